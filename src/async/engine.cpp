@@ -1,0 +1,206 @@
+#include <chorale/async/engine.hpp>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cassert>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+namespace chorale {
+namespace {
+
+constexpr std::size_t poll_budget = 64;
+constexpr int spins_per_kernel_look = 64;
+
+constinit thread_local engine* current_engine = nullptr;
+
+duration spin_from_environment(duration otherwise) {
+  const char* text = std::getenv("CHORALE_SPIN_US");
+  if (!text) return otherwise;
+  long microseconds = 0;
+  const char* end = text + std::strlen(text);
+  const auto parsed = std::from_chars(text, end, microseconds);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || microseconds < 0)
+    throw failure{error{errc::invalid_argument,
+                        std::string{"CHORALE_SPIN_US="} + text +
+                            " is not a number of microseconds; write e.g. 50, or 0 to sleep at once"}};
+  return std::chrono::microseconds{microseconds};
+}
+
+std::unique_ptr<backend> require_backend(backend_kind kind) {
+  auto made = make_backend(kind);
+  return std::move(made).value();
+}
+
+int cgroup_quota() noexcept {
+  // cgroup v2 only: "max 100000" or "QUOTA PERIOD". Version 1 hosts keep the affinity mask's answer.
+  std::ifstream file{"/sys/fs/cgroup/cpu.max"};
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return INT32_MAX;
+  return std::max(1, static_cast<int>(std::strtod(quota.c_str(), nullptr) / period));
+}
+
+void pause_cpu() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+int usable_cpus() noexcept {
+  static const int found = [] {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    const int allowed = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+    return std::min(allowed, cgroup_quota());
+  }();
+  return found;
+}
+
+duration derived_spin_budget(int spinning_threads) noexcept {
+  return spinning_threads > usable_cpus() ? duration::zero() : std::chrono::microseconds{50};
+}
+
+engine::engine(engine_options options)
+    : engine{
+          require_backend(options.backend),
+          spin_from_environment(options.spin >= duration::zero() ? options.spin : derived_spin_budget(2))} {}
+
+engine::engine(std::unique_ptr<backend> io, duration spin)
+    : io_{std::move(io)}, root_{this, nullptr, never}, spin_{spin} {}
+
+engine::~engine() {
+  assert(!in_loop() && "an engine is destroyed inside its own loop");
+  assert(!pollers_ && timers_.empty() && io_->outstanding() == 0 &&
+         "an engine is destroyed with operations in flight");
+}
+
+engine* engine::current() noexcept { return current_engine; }
+
+void engine::enter() {
+  if (in_loop())
+    throw failure{
+        error{errc::invalid_state,
+              "engine::run was called inside a coroutine of the same engine; co_await the work instead"}};
+  const auto caller = std::this_thread::get_id();
+  if (owner_ == std::thread::id{}) owner_ = caller;
+  if (owner_ != caller)
+    throw failure{error{
+        errc::invalid_state,
+        "an engine belongs to the thread that first ran it; post() to it, or make one engine per thread"}};
+  outer_ = std::exchange(current_engine, this);
+}
+
+void engine::leave() noexcept { current_engine = outer_; }
+
+void engine::run_forever() {
+  run_until([this] { return stopping_.load(std::memory_order_acquire); });
+}
+
+void engine::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  wake();
+}
+
+void engine::post(operation& op) noexcept {
+  if (inbox_.push(op) && !in_loop()) wake();
+}
+
+void engine::add(poller& p) noexcept {
+  poller** last = &pollers_;
+  while (*last) last = &(*last)->next_;
+  *last = &p;
+  p.next_ = nullptr;
+}
+
+void engine::remove(poller& p) noexcept {
+  poller** link = &pollers_;
+  while (*link && *link != &p) link = &(*link)->next_;
+  if (*link) *link = p.next_;
+}
+
+bool engine::run_ready() noexcept {
+  // Only what is queued now: a coroutine that keeps rescheduling itself must not starve the kernel's
+  // completions.
+  std::size_t count = ready_.size();
+  const bool any = count != 0;
+  counters_.resumed += count;
+  for (; count != 0; --count) ready_.pop().run();
+  return any;
+}
+
+std::size_t engine::poll_all() noexcept {
+  std::size_t handled = 0;
+  for (poller* p = pollers_; p;) {
+    poller* next = p->next_;
+    handled += p->poll(poll_budget);
+    p = next;
+  }
+  return handled;
+}
+
+std::size_t engine::poll_once() noexcept { return poll_all(); }
+
+std::size_t engine::expire_timers() noexcept { return timers_.empty() ? 0 : timers_.expire(now()); }
+
+void engine::turn() {
+  ++counters_.turns;
+  if (!inbox_.empty()) inbox_.take(ready_);
+  bool moved = run_ready();
+  moved = poll_all() != 0 || moved;
+  // While coroutines chain, kernel completions are looked for every few turns only: each look may be a system
+  // call.
+  if (ready_.empty() || counters_.turns % spins_per_kernel_look == 0) {
+    moved = io_->reap(ready_) != 0 || moved;
+    moved = expire_timers() != 0 || moved;
+  }
+  if (moved || !ready_.empty() || !inbox_.empty() || stopping_.load(std::memory_order_acquire)) return;
+  if (!idle_spin()) sleep();
+}
+
+bool engine::idle_spin() {
+  if (spin_ == duration::zero()) return false;
+  bool wanted = false;
+  for (poller* p = pollers_; p && !wanted; p = p->next_) wanted = p->outstanding() != 0;
+  if (!wanted) return false;
+  const time_point until = now() + spin_;
+  do {
+    for (int i = 0; i < spins_per_kernel_look; ++i) {
+      if (poll_all() != 0 || !inbox_.empty() || !ready_.empty()) return true;
+      pause_cpu();
+    }
+    if (io_->outstanding() != 0 && io_->reap(ready_) != 0) return true;
+    if (expire_timers() != 0) return true;
+  } while (now() < until);
+  return false;
+}
+
+void engine::sleep() {
+  bool busy = false;
+  poller* p = pollers_;
+  for (; p && !busy; p = p->next_) busy = p->arm() == poller::arming::busy;
+  if (!busy && inbox_.empty() && ready_.empty()) {
+    ++counters_.sleeps;
+    io_->wait(timers_.earliest(), ready_);
+    expire_timers();
+  }
+  for (poller* armed = pollers_; armed != p; armed = armed->next_) armed->disarm();
+}
+
+namespace detail {
+bool schedule_on(const environment* env, operation& op) noexcept {
+  if (!env || !env->loop) return false;
+  env->loop->schedule(op);
+  return true;
+}
+}  // namespace detail
+
+}  // namespace chorale

@@ -1,0 +1,243 @@
+// task<T>: a coroutine that starts when awaited and resumes its awaiter when it ends.
+//
+// Lazy and move-only; awaited once, as an rvalue. The value or exception lives in the frame; frames come from
+// the thread's pool. Nothing is atomic: a task belongs to the thread that awaits it. Destroying a task that
+// never ran is fine; destroying one that is suspended inside is the caller's error, which scopes make
+// impossible.
+//
+// Control passes by symmetric transfer where the compiler makes that a tail call. Unoptimised and sanitizer
+// builds do not, so there each hop goes through the engine's ready queue: a million synchronous awaits need
+// no stack (GCC PR94794; the same holds for clang at -O0).
+#pragma once
+
+#include <chorale/async/environment.hpp>
+#include <chorale/async/frame_pool.hpp>
+#include <chorale/async/operation.hpp>
+
+#include <cassert>
+#include <coroutine>
+#include <exception>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#define CHORALE_TRANSFER_IS_TAIL_CALL 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define CHORALE_TRANSFER_IS_TAIL_CALL 0
+#endif
+#endif
+#ifndef CHORALE_TRANSFER_IS_TAIL_CALL
+#define CHORALE_TRANSFER_IS_TAIL_CALL 1
+#endif
+
+namespace chorale {
+
+template <class T = void>
+class task;
+
+namespace detail {
+
+inline constexpr bool transfer_is_tail_call = CHORALE_TRANSFER_IS_TAIL_CALL != 0;
+
+/// Queues a resumption on the environment's engine; returns false when there is none.
+bool schedule_on(const environment* env, operation& op) noexcept;
+
+class promise_base : public pooled_frame, public operation {
+ public:
+  promise_base() noexcept : operation{resume_target} {}
+  promise_base(const promise_base&) = delete;
+  promise_base& operator=(const promise_base&) = delete;
+
+  [[nodiscard]] const environment* env() const noexcept { return env_; }
+  [[nodiscard]] std::suspend_always initial_suspend() const noexcept { return {}; }
+
+  struct final_awaiter {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    void await_resume() const noexcept {}
+    template <class Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) const noexcept {
+      return ended.promise().hop_to(ended.promise().target_);
+    }
+  };
+  [[nodiscard]] final_awaiter final_suspend() const noexcept { return {}; }
+
+  /// Called by the awaiter before the first resumption; returns whom to resume now.
+  std::coroutine_handle<> start(std::coroutine_handle<> self, std::coroutine_handle<> waiting,
+                                const environment* env) noexcept {
+    env_ = env;
+    if constexpr (transfer_is_tail_call) {
+      target_ = waiting;
+      return self;
+    } else {
+      waiting_ = waiting;
+      target_ = self;
+      return hop_to(self);
+    }
+  }
+
+ private:
+  std::coroutine_handle<> hop_to(std::coroutine_handle<> next) noexcept {
+    if constexpr (transfer_is_tail_call) {
+      return next;
+    } else {
+      target_ = next;
+      if (!schedule_on(env_, *this)) return take_target();
+      return std::noop_coroutine();
+    }
+  }
+  // The first hop resumes this coroutine, the second its awaiter.
+  std::coroutine_handle<> take_target() noexcept {
+    return std::exchange(target_, std::exchange(waiting_, std::coroutine_handle<>{}));
+  }
+  static void resume_target(operation& op) noexcept { static_cast<promise_base&>(op).take_target().resume(); }
+
+  const environment* env_ = nullptr;
+  std::coroutine_handle<> target_;
+  std::coroutine_handle<> waiting_;
+};
+
+template <class T>
+class task_promise : public promise_base {
+ public:
+  task<T> get_return_object() noexcept;
+  template <std::convertible_to<T> U>
+  void return_value(U&& value) {
+    outcome_.template emplace<1>(std::forward<U>(value));
+  }
+  void unhandled_exception() noexcept { outcome_.template emplace<2>(std::current_exception()); }
+  T take() {
+    if (outcome_.index() == 2) std::rethrow_exception(std::get<2>(std::move(outcome_)));
+    return std::get<1>(std::move(outcome_));
+  }
+
+ private:
+  std::variant<std::monostate, T, std::exception_ptr> outcome_;
+};
+
+template <>
+class task_promise<void> : public promise_base {
+ public:
+  task<void> get_return_object() noexcept;
+  void return_void() const noexcept {}
+  void unhandled_exception() noexcept { failed_ = std::current_exception(); }
+  void take() {
+    if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+  }
+
+ private:
+  std::exception_ptr failed_;
+};
+
+}  // namespace detail
+
+template <class T>
+class [[nodiscard]] task {
+ public:
+  using promise_type = detail::task_promise<T>;
+  using value_type = T;
+
+  task(task&& other) noexcept : frame_{std::exchange(other.frame_, {})} {}
+  task& operator=(task&& other) noexcept {
+    std::swap(frame_, other.frame_);
+    return *this;
+  }
+  ~task() {
+    if (frame_) frame_.destroy();
+  }
+
+  struct awaiter {
+    std::coroutine_handle<promise_type> child;
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
+      return child.promise().start(child, waiting, environment_of(waiting));
+    }
+    T await_resume() { return child.promise().take(); }
+  };
+  [[nodiscard]] awaiter operator co_await() && noexcept {
+    assert(frame_ && "awaiting a task that was moved from");
+    return {frame_};
+  }
+
+  /// For drivers: the frame stays owned by this task.
+  [[nodiscard]] std::coroutine_handle<promise_type> frame() const noexcept { return frame_; }
+
+ private:
+  friend promise_type;
+  explicit task(std::coroutine_handle<promise_type> frame) noexcept : frame_{frame} {}
+  std::coroutine_handle<promise_type> frame_;
+};
+
+namespace detail {
+
+template <class T>
+task<T> task_promise<T>::get_return_object() noexcept {
+  return task<T>{std::coroutine_handle<task_promise>::from_promise(*this)};
+}
+inline task<void> task_promise<void>::get_return_object() noexcept {
+  return task<void>{std::coroutine_handle<task_promise>::from_promise(*this)};
+}
+
+/// The coroutine at the root of a chain: it ends by calling `operation::run` of a node its owner provides.
+struct root_coroutine {
+  struct promise_type : pooled_frame {
+    const environment* environment_used;
+    promise_type() noexcept : environment_used{nullptr} {}
+    [[nodiscard]] const environment* env() const noexcept { return environment_used; }
+    root_coroutine get_return_object() noexcept {
+      return {std::coroutine_handle<promise_type>::from_promise(*this)};
+    }
+    [[nodiscard]] std::suspend_always initial_suspend() const noexcept { return {}; }
+    [[nodiscard]] std::suspend_never final_suspend() const noexcept { return {}; }
+    void return_void() const noexcept {}
+    [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
+  };
+  std::coroutine_handle<promise_type> frame;
+};
+
+}  // namespace detail
+
+/// Starts a task from outside any coroutine and keeps its outcome. Owned by the caller until `done`.
+template <class T>
+class task_driver {
+ public:
+  task_driver(task<T> work, const environment& env) : work_{std::move(work)}, env_{env} {}
+  task_driver(const task_driver&) = delete;
+  task_driver& operator=(const task_driver&) = delete;
+
+  void start() {
+    const auto root = drive(*this);
+    root.frame.promise().environment_used = &env_;
+    root.frame.resume();
+  }
+  [[nodiscard]] bool done() const noexcept { return outcome_.index() != 0; }
+  /// Precondition: done.
+  T take() {
+    if (outcome_.index() == 2) std::rethrow_exception(std::get<2>(std::move(outcome_)));
+    if constexpr (!std::is_void_v<T>) return std::get<1>(std::move(outcome_));
+  }
+
+ private:
+  static detail::root_coroutine drive(task_driver& self) {
+    try {
+      if constexpr (std::is_void_v<T>) {
+        co_await std::move(self.work_);
+        self.outcome_.template emplace<1>();
+      } else {
+        self.outcome_.template emplace<1>(co_await std::move(self.work_));
+      }
+    } catch (...) {
+      self.outcome_.template emplace<2>(std::current_exception());
+    }
+  }
+  using stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+  task<T> work_;
+  const environment& env_;
+  std::variant<std::monostate, stored, std::exception_ptr> outcome_;
+};
+
+}  // namespace chorale
