@@ -1,0 +1,58 @@
+// What a collective means, block by block: the only thing the checker knows, and what generators must meet.
+//
+// A buffer is cut into blocks. The *unit* of a collective is cut into `blocks` of them: the whole vector for
+// all_reduce, reduce, broadcast and scan; one rank's share for the others, whose larger buffer is `ranks`
+// shares one after another. Every output block of every rank is the reduction of one input block over a run
+// of ranks; a run of one rank is a plain copy. Values only: nothing here owns, blocks or fails.
+#pragma once
+
+#include <chorale/async/error.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace chorale::schedule {
+
+enum class collective : std::uint8_t {
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  gather,
+  scatter,
+  scan,
+};
+[[nodiscard]] std::string_view name_of(collective what) noexcept;
+
+/// Whether input and output share memory in the collective's usual in-place form.
+enum class placement : std::uint8_t { out_of_place, in_place };
+
+/// The contributions one output block must hold: block `block` of the inputs of ranks first … last − 1, each
+/// once. An empty run: the block is none of the collective's business and may hold anything.
+struct requirement {
+  rank_t first = 0;
+  rank_t last = 0;
+  std::uint32_t block = 0;
+  friend bool operator==(const requirement&, const requirement&) = default;
+};
+
+struct definition {
+  collective what = collective::all_reduce;
+  rank_t ranks = 1;
+  std::uint32_t blocks = 1;  ///< blocks in one unit
+  rank_t root = 0;           ///< read by rooted collectives only
+
+  [[nodiscard]] std::uint32_t in_blocks() const noexcept;
+  [[nodiscard]] std::uint32_t out_blocks() const noexcept;
+  /// Scatter's input at the root, say: other ranks have no input buffer to read.
+  [[nodiscard]] bool reads_input(rank_t rank) const noexcept;
+  [[nodiscard]] requirement required(rank_t rank, std::uint32_t out_block) const noexcept;
+
+  /// In place, input and output are views of one buffer: where (in blocks) each view starts at `rank`.
+  [[nodiscard]] std::uint32_t in_place_input(rank_t rank) const noexcept;
+  [[nodiscard]] std::uint32_t in_place_output(rank_t rank) const noexcept;
+};
+
+}  // namespace chorale::schedule

@@ -1,0 +1,258 @@
+#include <chorale/schedule/lowering.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace chorale::schedule {
+namespace {
+
+/// Scratch blocks begin on cache lines, unless a step treats several as one run of memory.
+constexpr std::uint64_t scratch_alignment = 64;
+
+/// One run of memory a step moves, in elements: the whole step, or one block of it when blocks are cut.
+struct part {
+  std::uint64_t src = 0;
+  std::uint64_t dst = 0;
+  std::uint64_t length = 0;
+};
+
+[[nodiscard]] std::uint64_t cut_at(std::uint64_t length, std::uint32_t piece, std::uint32_t pieces) {
+  return length / pieces * piece + std::min<std::uint64_t>(piece, length % pieces);
+}
+
+class lowerer {
+ public:
+  lowerer(const algorithm& schedule, rank_t rank, const block_map& blocks, const lowering_options& options)
+      : schedule_{schedule}, options_{options}, blocks_{blocks}, program_{schedule.program(rank)} {
+    plan_.rank = rank;
+  }
+
+  result<plan> run() {
+    if (auto fault = lay_out_scratch()) return *fault;
+    const auto count = static_cast<step_index>(program_.steps().size());
+    for (step_index i = 0; i < count; ++i) {
+      if (auto fault = place(i)) return *fault;
+    }
+    if (parts_.size() * options_.pieces > std::numeric_limits<step_index>::max())
+      return error{errc::invalid_argument, schedule_.name() + ": " + std::to_string(options_.pieces) +
+                                               " pieces make a plan of more than 2^32 steps for rank " +
+                                               std::to_string(plan_.rank) + ": use fewer"};
+    plan_.steps.reserve(parts_.size() * options_.pieces);
+    stands_for_.resize(count);
+    for (std::uint32_t piece = 0; piece < options_.pieces; ++piece) {
+      for (step_index i = 0; i < count; ++i) emit(i, piece);
+    }
+    link();
+    return std::move(plan_);
+  }
+
+ private:
+  error fault(step_index i, std::string what) const {
+    return error{
+        errc::invalid_argument,
+        schedule_.name() + ": " + describe(plan_.rank, i, program_.steps()[i]) + " " + std::move(what)};
+  }
+
+  std::optional<error> lay_out_scratch() {
+    const auto steps = program_.steps();
+    const bool runs = std::any_of(steps.begin(), steps.end(), [](const step& s) { return s.count() != 1; });
+    const std::uint64_t line =
+        runs ? 1 : std::max<std::uint64_t>(1, scratch_alignment / options_.element_bytes);
+    std::uint64_t end = 0;
+    for (const scratch_shape& shape : program_.scratch()) {
+      const auto table = shape.like == space::in ? blocks_.in() : blocks_.out();
+      if (shape.like == space::scratch || shape.block >= table.size())
+        return error{errc::invalid_argument,
+                     schedule_.name() + ": rank " + std::to_string(plan_.rank) + ", scratch block " +
+                         std::to_string(scratch_.size()) +
+                         " is shaped like a block that does not exist: correct the generator"};
+      scratch_.push_back({end, table[shape.block].length});
+      end = (end + table[shape.block].length + line - 1) / line * line;
+    }
+    plan_.scratch_bytes = end * options_.element_bytes;
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::span<const extent> table_of(space where) const {
+    if (where == space::in) return blocks_.in();
+    if (where == space::out) return blocks_.out();
+    return scratch_;
+  }
+
+  [[nodiscard]] bool in_range(const block_ref& ref) const {
+    const std::size_t blocks = table_of(ref.where).size();
+    return ref.count > 0 && ref.block < blocks && ref.count <= blocks - ref.block;
+  }
+
+  /// A run of blocks as one extent; no value: there are holes in between.
+  [[nodiscard]] std::optional<extent> run_of(const block_ref& ref) const {
+    const auto table = table_of(ref.where).subspan(ref.block, ref.count);
+    extent whole{table.front().offset, 0};
+    for (const extent& e : table) {
+      if (e.length == 0) continue;
+      if (whole.length == 0) whole.offset = e.offset;
+      if (e.offset != whole.offset + whole.length) return std::nullopt;
+      whole.length += e.length;
+    }
+    return whole;
+  }
+
+  std::optional<error> place(step_index i) {
+    const step& s = program_.steps()[i];
+    first_part_.push_back(parts_.size());
+    for (const auto& [used, ref] :
+         {std::pair{reads_src(s.kind), &s.src}, std::pair{writes_dst(s.kind), &s.dst}}) {
+      if (used && !in_range(*ref))
+        return fault(i, "names " + describe(*ref) + ", but there are " +
+                            std::to_string(table_of(ref->where).size()) +
+                            " blocks there: correct the schedule");
+    }
+    if (copies_onto_itself(s)) return std::nullopt;
+    if (options_.pieces == 1) return place_part(i, s.src, s.dst);
+    for (std::uint32_t b = 0; b < s.count(); ++b) {
+      auto fault = place_part(i, {s.src.where, s.src.block + b, 1}, {s.dst.where, s.dst.block + b, 1});
+      if (fault) return fault;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<error> place_part(step_index i, const block_ref& src, const block_ref& dst) {
+    const step& s = program_.steps()[i];
+    const auto from = reads_src(s.kind) ? run_of(src) : extent{};
+    const auto to = writes_dst(s.kind) ? run_of(dst) : extent{};
+    if (!from || !to)
+      return fault(i, "takes " + describe(from ? dst : src) +
+                          " as one run, but the block table leaves holes there: cut it into pieces or use a "
+                          "table without holes");
+    if (reads_src(s.kind) && writes_dst(s.kind) && from->length != to->length)
+      return fault(i, "joins " + describe(src) + " and " + describe(dst) + ", which hold " +
+                          std::to_string(from->length) + " and " + std::to_string(to->length) +
+                          " elements: use a count the schedule's blocks divide, or another schedule");
+    parts_.push_back({from->offset, to->offset, std::max(from->length, to->length)});
+    return std::nullopt;
+  }
+
+  [[nodiscard]] bool copies_onto_itself(const step& s) const {
+    if (options_.form != placement::in_place || s.kind != step_kind::copy) return false;
+    const auto in_whole = [&](const block_ref& ref) -> std::optional<std::uint32_t> {
+      if (ref.where == space::in) return ref.block + schedule_.what().in_place_input(plan_.rank);
+      if (ref.where == space::out) return ref.block + schedule_.what().in_place_output(plan_.rank);
+      return std::nullopt;
+    };
+    const auto from = in_whole(s.src);
+    return from && from == in_whole(s.dst);
+  }
+
+  std::uint32_t edge(rank_t peer, channel_t channel, direction way) {
+    const auto [found, added] =
+        edge_index_.try_emplace({peer, channel, way}, static_cast<std::uint32_t>(plan_.edges.size()));
+    if (added) plan_.edges.push_back({peer, channel, way, 0, 0});
+    return found->second;
+  }
+
+  void emit(step_index i, std::uint32_t piece) {
+    const step& s = program_.steps()[i];
+    plan_step made{.kind = s.kind, .order = s.order, .src_space = s.src.where, .dst_space = s.dst.where};
+    made.origin = i;
+    if (sends(s.kind)) made.send_edge = edge(s.send_to, s.channel, direction::sending);
+    if (receives(s.kind)) made.recv_edge = edge(s.recv_from, s.channel, direction::receiving);
+
+    std::vector<step_index> waits;
+    for (const step_index d : program_.dependencies(s))
+      waits.insert(waits.end(), stands_for_[d].begin(), stands_for_[d].end());
+    std::sort(waits.begin(), waits.end());
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+
+    std::vector<step_index> kept;
+    const std::size_t end = i + 1 < first_part_.size() ? first_part_[i + 1] : parts_.size();
+    for (std::size_t p = first_part_[i]; p < end; ++p) {
+      const std::uint64_t begin = cut_at(parts_[p].length, piece, options_.pieces);
+      const std::uint64_t length = cut_at(parts_[p].length, piece + 1, options_.pieces) - begin;
+      if (length == 0) continue;
+      made.src_offset = (parts_[p].src + begin) * options_.element_bytes;
+      made.dst_offset = (parts_[p].dst + begin) * options_.element_bytes;
+      made.length = length * options_.element_bytes;
+      made.dependencies = static_cast<std::uint32_t>(waits.size());
+      if (made.send_edge != no_edge) made.send_sequence = count_message(made.send_edge, made.length);
+      if (made.recv_edge != no_edge) made.recv_sequence = count_message(made.recv_edge, made.length);
+      kept.push_back(static_cast<step_index>(plan_.steps.size()));
+      plan_.steps.push_back(made);
+      waits_.insert(waits_.end(), waits.begin(), waits.end());
+    }
+    // A step that moves nothing passes on what it waited for.
+    stands_for_[i] = kept.empty() ? std::move(waits) : std::move(kept);
+  }
+
+  std::uint32_t count_message(std::uint32_t e, std::uint64_t length) {
+    plan_.edges[e].bytes += length;
+    return plan_.edges[e].messages++;
+  }
+
+  /// Turns "waits for" around into successor lists.
+  void link() {
+    const std::size_t count = plan_.steps.size();
+    plan_.successor_begin.assign(count + 1, 0);
+    for (const step_index before : waits_) ++plan_.successor_begin[before + 1];
+    for (std::size_t i = 0; i < count; ++i) plan_.successor_begin[i + 1] += plan_.successor_begin[i];
+    plan_.successor_list.resize(waits_.size());
+    std::vector<std::uint32_t> next(plan_.successor_begin.begin(), plan_.successor_begin.end() - 1);
+    std::size_t wait = 0;
+    for (std::size_t after = 0; after < count; ++after) {
+      for (std::uint32_t d = 0; d < plan_.steps[after].dependencies; ++d)
+        plan_.successor_list[next[waits_[wait++]]++] = static_cast<step_index>(after);
+    }
+  }
+
+  const algorithm& schedule_;
+  const lowering_options& options_;
+  const block_map& blocks_;
+  rank_program program_;
+  std::vector<extent> scratch_;
+  std::vector<part> parts_;
+  std::vector<std::size_t> first_part_;              ///< per step of the program
+  std::vector<std::vector<step_index>> stands_for_;  ///< per step, whom its successors wait for in this piece
+  std::vector<step_index> waits_;                    ///< per plan step in order, the plan steps it waits for
+  std::map<std::tuple<rank_t, channel_t, direction>, std::uint32_t> edge_index_;
+  plan plan_;
+};
+
+}  // namespace
+
+std::uint32_t pieces_within(const block_map& blocks, std::uint64_t element_bytes,
+                            std::uint64_t piece_bytes) noexcept {
+  const std::uint64_t elements =
+      std::max<std::uint64_t>(1, piece_bytes / std::max<std::uint64_t>(1, element_bytes));
+  std::uint64_t longest = 0;
+  for (const auto table : {blocks.in(), blocks.out()}) {
+    for (const extent& e : table) longest = std::max(longest, e.length);
+  }
+  const std::uint64_t pieces = longest / elements + (longest % elements != 0 ? 1 : 0);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(pieces, 1, std::numeric_limits<std::uint32_t>::max()));
+}
+
+result<plan> lower(const algorithm& schedule, rank_t rank, const block_map& blocks,
+                   const lowering_options& options) {
+  const definition& what = schedule.what();
+  if (rank < 0 || rank >= what.ranks || options.element_bytes == 0 || options.pieces == 0)
+    return error{errc::invalid_argument, schedule.name() + ": cannot lower for rank " + std::to_string(rank) +
+                                             " with elements of " + std::to_string(options.element_bytes) +
+                                             " bytes in " + std::to_string(options.pieces) +
+                                             " pieces: ranks are 0 to " + std::to_string(what.ranks - 1) +
+                                             ", bytes and pieces at least 1"};
+  if (!schedule.allows(options.form))
+    return error{errc::invalid_argument,
+                 schedule.name() + ": not sound " +
+                     (options.form == placement::in_place ? "in place" : "out of place") +
+                     ": call it the other way or choose another schedule"};
+  if (blocks.in().size() != what.in_blocks() || blocks.out().size() != what.out_blocks())
+    return error{errc::invalid_argument,
+                 schedule.name() + ": the block map is for another definition: make it from this one"};
+  return lowerer{schedule, rank, blocks, options}.run();
+}
+
+}  // namespace chorale::schedule

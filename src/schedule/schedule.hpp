@@ -1,0 +1,146 @@
+// Schedules as data: what each rank sends, receives, copies and reduces, in which order.
+//
+// A `rank_program` lists the steps of one rank. A step may begin once every step it depends on has finished;
+// dependencies point backwards, so the list is a topological order. Memory hazards inside a rank are ordered
+// by dependencies alone. Messages of one edge (sender, receiver, channel) are sent and received in list order
+// on both sides; nothing else is implied by position in the list.
+//
+// An `algorithm` is a collective's definition and a function that makes the program of one rank when asked,
+// so that a thousand ranks never lie in memory at once. The function must be pure: any thread may call it.
+#pragma once
+
+#include <chorale/schedule/definition.hpp>
+
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace chorale::schedule {
+
+/// "Arriving" is the received message; for `reduce`, which receives nothing, it is the block `src`.
+enum class step_kind : std::uint8_t {
+  send,                   ///< src → peer
+  recv,                   ///< arriving → dst
+  copy,                   ///< src → dst
+  reduce,                 ///< dst ⊕ src → dst
+  recv_reduce,            ///< src ⊕ arriving → dst
+  recv_copy_send,         ///< arriving → dst, peer
+  recv_reduce_send,       ///< src ⊕ arriving → peer; nothing is stored here
+  recv_reduce_copy_send,  ///< src ⊕ arriving → dst, peer
+};
+[[nodiscard]] std::string_view name_of(step_kind kind) noexcept;
+
+[[nodiscard]] constexpr bool sends(step_kind k) noexcept {
+  return k == step_kind::send || k >= step_kind::recv_copy_send;
+}
+[[nodiscard]] constexpr bool receives(step_kind k) noexcept {
+  return k == step_kind::recv || k >= step_kind::recv_reduce;
+}
+[[nodiscard]] constexpr bool reduces(step_kind k) noexcept {
+  return k == step_kind::reduce || k == step_kind::recv_reduce || k >= step_kind::recv_reduce_send;
+}
+[[nodiscard]] constexpr bool reads_src(step_kind k) noexcept {
+  return k != step_kind::recv && k != step_kind::recv_copy_send;
+}
+[[nodiscard]] constexpr bool writes_dst(step_kind k) noexcept {
+  return k != step_kind::send && k != step_kind::recv_reduce_send;
+}
+
+/// Which operand of ⊕ stands on the left: the one already here (`dst` for reduce, else `src`), or the
+/// arriving one. Generators put the side that holds the lowest rank on the left, whoever computes, so that
+/// every rank evaluates one and the same expression.
+enum class operand_order : std::uint8_t { local_first, arriving_first };
+
+enum class space : std::uint8_t { in, out, scratch };
+[[nodiscard]] std::string_view name_of(space where) noexcept;
+
+/// `count` neighbouring blocks.
+struct block_ref {
+  space where = space::in;
+  std::uint32_t block = 0;
+  std::uint32_t count = 1;
+  friend bool operator==(const block_ref&, const block_ref&) = default;
+};
+
+using channel_t = std::uint16_t;
+using step_index = std::uint32_t;
+
+struct step {
+  step_kind kind = step_kind::copy;
+  operand_order order = operand_order::local_first;
+  channel_t channel = 0;
+  rank_t send_to = no_rank;
+  rank_t recv_from = no_rank;
+  block_ref src{};
+  block_ref dst{};
+  std::uint32_t first_dependency = 0;  ///< set by rank_program::add
+  std::uint32_t dependency_count = 0;  ///< set by rank_program::add
+
+  /// Blocks moved: messages of both ends of an edge must agree on it.
+  [[nodiscard]] std::uint32_t count() const noexcept { return reads_src(kind) ? src.count : dst.count; }
+};
+
+/// A scratch block is as large as the in or out block it is shaped like, on the same rank.
+struct scratch_shape {
+  space like = space::out;
+  std::uint32_t block = 0;
+};
+
+class rank_program {
+ public:
+  step_index add(step s, std::span<const step_index> dependencies);
+  step_index add(step s, std::initializer_list<step_index> dependencies = {}) {
+    return add(s, std::span{dependencies.begin(), dependencies.size()});
+  }
+  /// One more scratch block; returns its number.
+  std::uint32_t add_scratch(scratch_shape shape);
+  void reserve(std::size_t steps);
+
+  [[nodiscard]] std::span<const step> steps() const noexcept { return steps_; }
+  [[nodiscard]] std::span<const step_index> dependencies(const step& s) const noexcept {
+    return std::span{dependencies_}.subspan(s.first_dependency, s.dependency_count);
+  }
+  [[nodiscard]] std::span<const scratch_shape> scratch() const noexcept { return scratch_; }
+
+ private:
+  std::vector<step> steps_;
+  std::vector<step_index> dependencies_;
+  std::vector<scratch_shape> scratch_;
+};
+
+/// In which forms of call an algorithm's memory accesses are sound.
+enum class placement_support : std::uint8_t { both, out_of_place_only, in_place_only };
+
+class algorithm {
+ public:
+  using generator = std::function<rank_program(rank_t)>;
+  algorithm(std::string name, definition what, generator make,
+            placement_support support = placement_support::both)
+      : name_{std::move(name)}, what_{what}, support_{support}, make_{std::move(make)} {}
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const definition& what() const noexcept { return what_; }
+  [[nodiscard]] bool allows(placement form) const noexcept {
+    return support_ == placement_support::both ||
+           (form == placement::in_place) == (support_ == placement_support::in_place_only);
+  }
+  /// The steps of one rank, made anew. Precondition: 0 ≤ rank < what().ranks.
+  [[nodiscard]] rank_program program(rank_t rank) const { return make_(rank); }
+
+ private:
+  std::string name_;
+  definition what_;
+  placement_support support_;
+  generator make_;
+};
+
+/// "rank 3, step 17 (recv_reduce from 2 on channel 0)": how errors name a step.
+[[nodiscard]] std::string describe(rank_t rank, step_index index, const step& s);
+/// "scratch[4]" or "out[0..7]".
+[[nodiscard]] std::string describe(const block_ref& ref);
+
+}  // namespace chorale::schedule
