@@ -79,7 +79,8 @@ engine::engine(std::unique_ptr<backend> io, duration spin)
 
 engine::~engine() {
   assert(!in_loop() && "an engine is destroyed inside its own loop");
-  assert(!pollers_ && timers_.empty() && io_->outstanding() == 0 &&
+  // After a simulated deadlock the waiting coroutines are given up, with all that they hold.
+  assert((io_->stuck() || (!pollers_ && timers_.empty() && io_->outstanding() == 0)) &&
          "an engine is destroyed with operations in flight");
 }
 
@@ -103,6 +104,7 @@ void engine::leave() noexcept { current_engine = outer_; }
 
 void engine::run_forever() {
   run_until([this] { return stopping_.load(std::memory_order_acquire); });
+  stopping_.store(false, std::memory_order_relaxed);
 }
 
 void engine::stop() noexcept {
@@ -190,6 +192,10 @@ void engine::sleep() {
   if (!busy && inbox_.empty() && ready_.empty()) {
     ++counters_.sleeps;
     io_->wait(timers_.earliest(), ready_);
+    if (io_->stuck() && inbox_.empty())
+      throw failure{error{errc::deadlock,
+                          "every coroutine of this simulated engine waits, for no deadline and for nothing "
+                          "that is under way; look for an await that nobody ends"}};
     expire_timers();
   }
   for (poller* armed = pollers_; armed != p; armed = armed->next_) armed->disarm();

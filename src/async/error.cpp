@@ -24,8 +24,8 @@ constexpr std::array descriptions{
                 "start or await every operation whose ticket was taken"},
     description{errc::mismatch, "mismatch", "ranks made different calls for the same ticket",
                 "make the same calls in the same order on every rank of the lane"},
-    description{errc::deadlock, "deadlock", "streams wait for each other in a cycle",
-                "use the communicators in the same order on every rank"},
+    description{errc::deadlock, "deadlock", "operations wait for each other and none can end",
+                "see the detail"},
     description{errc::peer_lost, "peer_lost", "a rank's process ended",
                 "reset() the communicator among the survivors"},
     description{errc::peer_left, "peer_left", "a rank had left the communicator",
@@ -119,6 +119,6 @@ std::string error::message() const {
 }
 
 failure::failure(chorale::error e)
-    : std::system_error{make_error_code(e.code()), e.message()}, why_{std::move(e)} {}
+    : std::system_error{make_error_code(e.code())}, why_{std::move(e)}, text_{why_.message()} {}
 
 }  // namespace chorale

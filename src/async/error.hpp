@@ -98,9 +98,12 @@ class failure : public std::system_error {
  public:
   explicit failure(chorale::error e);
   [[nodiscard]] const chorale::error& why() const noexcept { return why_; }
+  /// The error's message, without what std::system_error would add to it.
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
 
  private:
   chorale::error why_;
+  std::string text_;
 };
 
 }  // namespace chorale

@@ -13,7 +13,7 @@ namespace chorale {
 struct operation {
   using function = void (*)(operation&) noexcept;
 
-  explicit operation(function run) noexcept : run_{run} {}
+  explicit operation(function what) noexcept : run_{what} {}
   operation(const operation&) = delete;
   operation& operator=(const operation&) = delete;
 

@@ -163,6 +163,9 @@ class [[nodiscard]] task {
     return {frame_};
   }
 
+  /// Gives the frame up, never to be freed: for what can not go on and holds what may not be destroyed.
+  void abandon() noexcept { frame_ = {}; }
+
   /// For drivers: the frame stays owned by this task.
   [[nodiscard]] std::coroutine_handle<promise_type> frame() const noexcept { return frame_; }
 
@@ -208,8 +211,12 @@ class task_driver {
   task_driver(task<T> work, const environment& env) : work_{std::move(work)}, env_{env} {}
   task_driver(const task_driver&) = delete;
   task_driver& operator=(const task_driver&) = delete;
+  ~task_driver() {
+    if (started_ && !done()) work_.abandon();
+  }
 
   void start() {
+    started_ = true;
     const auto root = drive(*this);
     root.frame.promise().environment_used = &env_;
     root.frame.resume();
@@ -237,6 +244,7 @@ class task_driver {
   using stored = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
   task<T> work_;
   const environment& env_;
+  bool started_ = false;
   std::variant<std::monostate, stored, std::exception_ptr> outcome_;
 };
 
