@@ -79,6 +79,12 @@ engine::engine(std::unique_ptr<backend> io, duration spin)
 
 engine::~engine() {
   assert(!in_loop() && "an engine is destroyed inside its own loop");
+  // Requests whose owners cancelled them and went away are still with the kernel for a moment.
+  const time_point patience = steady_now() + std::chrono::seconds{5};
+  while (io_->outstanding() != 0 && steady_now() < patience) {
+    io_->wait(now() + std::chrono::milliseconds{10}, ready_);
+    run_ready();
+  }
   // After a simulated deadlock the waiting coroutines are given up, with all that they hold.
   assert((io_->stuck() || (!pollers_ && timers_.empty() && io_->outstanding() == 0)) &&
          "an engine is destroyed with operations in flight");
