@@ -169,7 +169,7 @@ class epoll_backend final : public backend {
     at.lists[direction_of(op)].remove(op);
     if (at.idle()) at.armed = 0;
     --waiting_;
-    finish(op, -ECANCELED, cancelled_);
+    cancelled_.push(op);
   }
 
   void wake() noexcept override { bell_.ring(); }
@@ -199,7 +199,7 @@ class epoll_backend final : public backend {
 
  private:
   void try_submitted(operation_queue& completed) noexcept {
-    while (!cancelled_.empty()) completed.push(cancelled_.pop());
+    while (!cancelled_.empty()) finish(cancelled_.pop(), -ECANCELED, completed);
     while (!submitted_.empty()) {
       io_operation& op = submitted_.pop();
       if (op.cancel_requested)
@@ -334,7 +334,7 @@ class epoll_backend final : public backend {
   int epoll_ = -1;
   detail::doorbell bell_;
   detail::io_list submitted_;
-  operation_queue cancelled_;
+  detail::io_list cancelled_;  // after they had waited
   std::vector<fd_queues> queues_;  // by fd; grows with the highest number seen
   std::size_t outstanding_ = 0;
   std::size_t waiting_ = 0;  // in queues_
