@@ -1,0 +1,186 @@
+// One communicator epoch from the inside: lanes, tickets, judgement of arrivals, failure, and the pools of
+// operations. Executions (plan_execution, message_execution, tiny_exchange) move the data.
+//
+// Belongs to its engine's thread; the guard's threads enter only through the `guard_sink` methods, which write one
+// cause and ring the engine's doorbell. A poller of its engine: it sleeps when nothing is in flight.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <chorale/async/engine.hpp>
+#include <chorale/collective/lane.hpp>
+#include <chorale/collective/selection.hpp>
+#include <chorale/transport/guard/guard.hpp>
+#include <chorale/transport/pair.hpp>
+
+namespace chorale {
+
+class plan_execution;
+class message_execution;
+class tiny_exchange;
+class shm_wire;
+
+struct core_setup {
+  engine* loop = nullptr;
+  rank_t rank = 0;
+  rank_t size = 1;
+  std::uint64_t epoch = 0;
+  std::uint64_t max_lanes = 4096;
+  selection_settings selection;
+  /// By rank; null for this one. Wires are connected and idle.
+  std::vector<std::unique_ptr<wire>> wires;
+  /// By rank; the wires that are shm, for the one-line path.
+  std::vector<shm_wire*> lines;
+};
+
+class core final : public poller, private arrival_judge, public guard_sink {
+ public:
+  explicit core(core_setup setup);
+  core(const core&) = delete;
+  core& operator=(const core&) = delete;
+  /// Nothing may be in flight.
+  ~core();
+
+  [[nodiscard]] rank_t rank() const noexcept { return rank_; }
+  [[nodiscard]] rank_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+  [[nodiscard]] engine& loop() noexcept { return loop_; }
+  [[nodiscard]] pair& link_to(rank_t peer) noexcept { return *pairs_[static_cast<std::size_t>(peer)]; }
+  [[nodiscard]] const selection_settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
+  /// Every other rank has one-line messages.
+  [[nodiscard]] bool all_lines() const noexcept { return all_lines_; }
+  [[nodiscard]] shm_wire& line_to(rank_t peer) noexcept { return *lines_[static_cast<std::size_t>(peer)]; }
+
+  /// The lane of a key, made if need be. errc::too_many_lanes, errc::invalid_state for a key that ended.
+  result<lane_state*> open_lane(std::uint64_t key);
+  /// The last handle on a lane that does nothing ends its key for this epoch.
+  void close_handle(lane_state& lane) noexcept;
+
+  /// Takes the next ticket of `lane` for a call. Must be followed by `start` or `drop`, or the lane is revoked.
+  [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, const call& what);
+  /// Starts the call. The operation may have finished on return. Never null.
+  in_flight* start(lane_state& lane, std::uint64_t ticket, const call& what);
+  /// A ticket is destroyed unstarted: peers must not wait for it.
+  void drop(lane_state& lane, std::uint64_t ticket, const call& what) noexcept;
+  /// Ends a lane here and on every rank: the deadline passed, a stop was requested.
+  void revoke_lane(lane_state& lane, std::uint64_t ticket, errc cause) noexcept;
+  /// The calls of `a` differ: ends the lane everywhere with both signatures in the text.
+  void mismatch(lane_state& lane, std::uint64_t ticket, const signature& ours, rank_t other,
+                const signature& theirs) noexcept;
+
+  /// The operation ended; called by its execution or by failure handling. Buffers are free when it returns.
+  void finish(in_flight& op, error outcome) noexcept;
+
+  /// Ends the whole epoch on this rank. The first cause stays. Safe to call again.
+  void revoke_all(error why) noexcept;
+  [[nodiscard]] const error& cause() const noexcept { return cause_; }
+  /// A cause from a guard thread waits to be acted on: cheap, for loops that spin.
+  [[nodiscard]] bool cause_pending() const noexcept { return cause_phase_.load(std::memory_order_relaxed) == 2; }
+
+  /// Gives the epoch its guard; from then on failures spread and deaths are learnt.
+  void guard_with(std::unique_ptr<membership> guarded) noexcept;
+  /// What a member's guard calls in place of a membership in tests and simulation.
+  std::function<void(const revoke&)> spread;
+
+  [[nodiscard]] std::uint64_t last_ticket() const noexcept { return last_ticket_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t in_flight_count() const noexcept { return running_; }
+
+  // poller
+  std::size_t poll(std::size_t budget) noexcept override;
+  arming arm() noexcept override;
+  void disarm() noexcept override;
+  [[nodiscard]] std::size_t outstanding() const noexcept override { return running_; }
+
+  // guard_sink: any thread
+  void on_cause(const revoke& notice) noexcept override;
+  void on_left(rank_t who, std::uint64_t last_ticket) noexcept override;
+  [[nodiscard]] call_state state_of(std::uint64_t lane, std::uint64_t ticket) const noexcept override;
+
+  // pools
+  plan_execution& new_plan_execution();
+  message_execution& new_message_execution();
+  tiny_exchange& new_tiny_exchange();
+  void recycle(plan_execution& e) noexcept;
+  void recycle(message_execution& e) noexcept;
+  void recycle(tiny_exchange& e) noexcept;
+
+ private:
+  verdict judge(rank_t from, const frame_header& header) noexcept override;
+  void lane_revoked(rank_t from, const frame_header& header, const lane_revoke_body& body) noexcept override;
+  void link_broken(rank_t to, error why) noexcept override;
+  void link_violated(rank_t from, const char* how) noexcept override;
+
+  lane_state& lane_of(std::uint64_t key);
+  [[nodiscard]] in_flight* find(const lane_state& lane, rank_t from, const frame_header& header) const noexcept;
+  /// Messages that came before the call are compared now; false when one differs.
+  bool judge_early(in_flight& op) noexcept;
+  void end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, const error& elsewhere) noexcept;
+  void tell_lane_ended(const lane_state& lane, std::uint64_t ticket, const lane_revoke_body& body) noexcept;
+  void fail_running(in_flight& op, error why) noexcept;
+  void act_on_cause() noexcept;
+  void act_on_departures() noexcept;
+  void report_slow_operations() noexcept;
+  void act_on_lost_links() noexcept;
+  void look_at_the_clock() noexcept;
+  [[nodiscard]] bool departed(rank_t who) const noexcept;
+  [[nodiscard]] rank_t departed_peer(const in_flight& op) const noexcept;
+  [[nodiscard]] error revoked_error() const;
+  in_flight& new_execution(const call& what, error& why_not);
+  template <class Execution>
+  static Execution& reuse(std::vector<Execution*>& free) noexcept;
+
+  engine& loop_;
+  rank_t rank_;
+  rank_t size_;
+  std::uint64_t epoch_;
+  std::uint64_t max_lanes_;
+  selection_settings settings_;
+  plan_cache plans_;
+  std::vector<std::unique_ptr<pair>> pairs_;
+  std::vector<shm_wire*> lines_;
+  bool all_lines_ = false;
+
+  std::unordered_map<std::uint64_t, std::unique_ptr<lane_state>> lanes_;
+  lane_state* default_lane_ = nullptr;
+  std::vector<std::uint64_t> ended_order_;  // the latest ended keys, oldest overwritten first
+  std::unordered_set<std::uint64_t> ended_keys_;
+  std::size_t ended_next_ = 0;
+  std::size_t running_ = 0;
+  std::size_t running_lanes_ = 0;
+  std::atomic<std::uint64_t> last_ticket_{0};  // also read by the guard
+
+  error cause_;
+  std::unique_ptr<membership> guarded_;
+  std::atomic<std::uint32_t> cause_phase_{0};  // 0 none, 1 being written, 2 to be acted on, 3 acted on
+  revoke notice_;
+  struct departure {
+    std::atomic<bool> known{false};
+    std::atomic<std::uint64_t> last_ticket{0};
+    bool acted = false;
+  };
+  std::vector<departure> departures_;
+  std::atomic<bool> departures_pending_{false};
+  struct patience : timer {
+    explicit patience(core& s) noexcept : timer{fired}, self{s} {}
+    static void fired(operation& op) noexcept;
+    core& self;
+  };
+  patience patience_{*this};      // while operations wait, for what only time tells
+  std::vector<error> lost_links_;  // by rank; held back for a moment, in case the guard knows the cause
+  time_point links_expire_ = never;
+
+  std::vector<std::unique_ptr<plan_execution>> plan_executions_;
+  std::vector<std::unique_ptr<message_execution>> message_executions_;
+  std::vector<std::unique_ptr<tiny_exchange>> tiny_exchanges_;
+  std::vector<plan_execution*> free_plan_executions_;
+  std::vector<message_execution*> free_message_executions_;
+  std::vector<tiny_exchange*> free_tiny_exchanges_;
+};
+
+}  // namespace chorale

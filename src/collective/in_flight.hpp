@@ -1,0 +1,76 @@
+// An operation between its call and its end: who it is, how it ended, and who wants to know.
+//
+// Owned by the communicator's pools. It ends exactly once, through `core::finish`; by then nothing refers to the
+// user's buffers any more. The handle that the application holds may go first: the communicator then adopts the
+// operation and recycles it when it ends. Engine's thread only.
+#pragma once
+
+#include <chorale/async/timer.hpp>
+#include <chorale/collective/call.hpp>
+#include <chorale/transport/guard/membership.hpp>
+
+namespace chorale {
+
+class core;
+struct lane_state;
+
+class in_flight {
+ public:
+  in_flight() noexcept : expiry_{*this} {}
+  in_flight(const in_flight&) = delete;
+  in_flight& operator=(const in_flight&) = delete;
+  virtual ~in_flight() = default;
+
+  [[nodiscard]] bool finished() const noexcept { return finished_; }
+  /// Precondition: finished. errc::ok on success.
+  [[nodiscard]] const error& outcome() const noexcept { return outcome_; }
+  [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
+  [[nodiscard]] const call& what() const noexcept { return what_; }
+  [[nodiscard]] const signature& signed_as() const noexcept { return signature_; }
+  [[nodiscard]] core& owner() const noexcept { return *core_; }
+  [[nodiscard]] lane_state& lane() const noexcept { return *lane_; }
+
+  /// Called once at the end, unless `release` came first. Must not run user code.
+  struct observer {
+    void (*ended)(observer&) noexcept;
+  };
+  void observe(observer* by) noexcept { observer_ = by; }
+  /// The handle goes: a finished operation is recycled, a running one adopted.
+  void release() noexcept;
+
+ protected:
+  friend class core;
+  /// Begins to move data; may finish inside. Everything the base holds is set.
+  virtual void begin() = 0;
+  /// Takes back every receive and every send: buffers are free afterwards.
+  virtual void take_back() noexcept = 0;
+  /// Whether something is still expected from, or owed to, `peer`.
+  [[nodiscard]] virtual bool needs(rank_t peer) const noexcept = 0;
+  /// Back to the pool it came from.
+  virtual void recycle() noexcept = 0;
+
+ private:
+  struct expiry : timer {
+    explicit expiry(in_flight& s) noexcept : timer{fired}, self{s} {}
+    static void fired(operation& op) noexcept;
+    in_flight& self;
+  };
+
+  core* core_ = nullptr;
+  lane_state* lane_ = nullptr;
+  std::uint64_t ticket_ = 0;
+  call what_;
+  signature signature_;
+  error outcome_;
+  observer* observer_ = nullptr;
+  expiry expiry_;
+  time_point since_{};
+  bool finished_ = false;
+  bool adopted_ = false;
+  pending_id reported_{};  // what the guard knows it by
+  bool is_reported_ = false;
+  in_flight* previous_ = nullptr;
+  in_flight* next_ = nullptr;
+};
+
+}  // namespace chorale

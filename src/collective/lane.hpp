@@ -1,0 +1,38 @@
+// A lane: one order of matching calls, independent of every other. Made when first used or when a message for it
+// comes; holds what peers' messages are compared with.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <chorale/collective/in_flight.hpp>
+
+namespace chorale {
+
+/// The key of the lane that calls on the communicator itself use.
+inline constexpr std::uint64_t default_lane = 0;
+
+struct lane_state {
+  struct finished_call {
+    std::uint64_t ticket = 0;
+    signature call;
+  };
+
+  std::uint64_t key = default_lane;
+  std::uint64_t next_ticket = 1;
+  std::uint32_t handles = 0;  ///< lane objects and unstarted tickets that refer to it
+  std::uint32_t running = 0;
+  in_flight* first = nullptr;
+  in_flight* last = nullptr;
+  std::array<finished_call, 16> history{};
+  /// Why the lane ended; errc::ok while it is alive.
+  error cause;
+  std::uint64_t cause_ticket = 0;  ///< the call that it happened in
+  std::vector<std::uint64_t> sent;      ///< messages started to each rank; empty until the first
+  std::vector<std::uint64_t> received;  ///< receives started from each rank
+
+  [[nodiscard]] bool ended() const noexcept { return static_cast<bool>(cause); }
+};
+
+}  // namespace chorale

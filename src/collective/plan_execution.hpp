@@ -1,0 +1,85 @@
+// The executor: walks a lowered plan, one state per step, driven by completions of the pairs.
+//
+// It knows no transport: steps become receives and sends of pairs, and end when those do. Nothing waits except by
+// returning; storage grows to the largest plan and stays. Completions may come inside a send or a receive, so ready
+// steps go through a list instead of recursion.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <chorale/collective/in_flight.hpp>
+#include <chorale/kernels/host_reduce.hpp>
+#include <chorale/schedule/plan.hpp>
+#include <chorale/transport/pair.hpp>
+
+namespace chorale {
+
+class plan_execution final : public in_flight {
+ public:
+  /// Before `begin`: what to walk. `plan` is kept; a barrier passes no reduction of the user's.
+  void prepare(std::shared_ptr<const schedule::plan> plan, host_reduction reduce) noexcept;
+
+ protected:
+  void begin() override;
+  void take_back() noexcept override;
+  [[nodiscard]] bool needs(rank_t peer) const noexcept override;
+  void recycle() noexcept override;
+
+ private:
+  struct send_state : outgoing {
+    plan_execution* home = nullptr;
+    schedule::step_index step = 0;
+    rank_t peer = no_rank;
+  };
+  struct receive_state : posted_receive {
+    plan_execution* home = nullptr;
+    schedule::step_index step = 0;
+    rank_t peer = no_rank;
+  };
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  struct step_state {
+    std::uint32_t waits_for = 0;  // dependencies not finished
+    bool done = false;
+    std::uint32_t send = none;    // index into sends_
+    std::uint32_t receive = none;
+    std::uint64_t spare = 0;      // offset in spare_ for a value that is only forwarded
+  };
+
+  void lay_out();
+  void drain() noexcept;
+  void issue(schedule::step_index s) noexcept;
+  void start_send(schedule::step_index s, const std::byte* from) noexcept;
+  void start_receive(schedule::step_index s) noexcept;
+  void received(schedule::step_index s) noexcept;
+  void step_done(schedule::step_index s) noexcept;
+  [[nodiscard]] const std::byte* source(const schedule::plan_step& s) const noexcept;
+  [[nodiscard]] std::byte* target(const schedule::plan_step& s) noexcept;
+  /// Where the value of a step that reduces ends up.
+  [[nodiscard]] std::byte* sink_of(schedule::step_index s) noexcept;
+
+  static void on_sent(outgoing& m) noexcept;
+  static void on_received(posted_receive& r) noexcept;
+  static void on_part(posted_receive& r, std::uint64_t offset, const std::byte* payload, std::uint64_t bytes) noexcept;
+
+  std::shared_ptr<const schedule::plan> plan_;
+  host_reduction reduce_ = nullptr;
+  std::size_t element_ = 4;
+  std::vector<step_state> steps_;
+  std::unique_ptr<send_state[]> sends_;
+  std::unique_ptr<receive_state[]> receives_;
+  std::size_t send_capacity_ = 0;
+  std::size_t receive_capacity_ = 0;
+  std::size_t sends_used_ = 0;
+  std::size_t receives_used_ = 0;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::size_t scratch_capacity_ = 0;
+  std::uint64_t spare_begin_ = 0;  // forwarded values lie behind the plan's scratch
+  std::vector<schedule::step_index> ready_;
+  std::size_t left_ = 0;
+  bool draining_ = false;
+  bool taken_back_ = false;
+  float barrier_value_[2] = {};
+};
+
+}  // namespace chorale
