@@ -23,24 +23,37 @@ enum class dtype : std::uint8_t {
   f8e5m2 = 12,
 };
 
-enum class reduction : std::uint8_t { none = 0, sum = 1, prod = 2, min = 3, max = 4, avg = 5, premul_sum = 6 };
+enum class reduction : std::uint8_t {
+  none = 0,
+  sum = 1,
+  prod = 2,
+  min = 3,
+  max = 4,
+  avg = 5,
+  premul_sum = 6
+};
 
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(dtype type) noexcept {
   switch (type) {
-    case dtype::none: return 0;
+    case dtype::none:
+      return 0;
     case dtype::i8:
     case dtype::u8:
     case dtype::f8e4m3:
-    case dtype::f8e5m2: return 1;
+    case dtype::f8e5m2:
+      return 1;
     case dtype::f16:
-    case dtype::bf16: return 2;
+    case dtype::bf16:
+      return 2;
     case dtype::i32:
     case dtype::u32:
-    case dtype::f32: return 4;
+    case dtype::f32:
+      return 4;
     case dtype::i64:
     case dtype::u64:
-    case dtype::f64: return 8;
+    case dtype::f64:
+      return 8;
   }
   return 0;
 }

@@ -2,8 +2,8 @@
 
 #include <string>
 
-// One body, compiled for each instruction set and picked when the program is loaded. The sanitizers' runtimes are not
-// up yet when the loader asks, so there the portable body serves.
+// One body, compiled for each instruction set and picked when the program is loaded. The sanitizers' runtimes
+// are not up yet when the loader asks, so there the portable body serves.
 #if defined(__x86_64__) && defined(__ELF__) && !defined(CHORALE_SANITIZED)
 #define CHORALE_PER_CPU __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -18,8 +18,8 @@ CHORALE_PER_CPU void add_f32(float* out, const float* left, const float* right, 
 }
 
 void sum_f32(std::byte* out, const std::byte* left, const std::byte* right, std::size_t count) noexcept {
-  add_f32(reinterpret_cast<float*>(out), reinterpret_cast<const float*>(left), reinterpret_cast<const float*>(right),
-          count);
+  add_f32(reinterpret_cast<float*>(out), reinterpret_cast<const float*>(left),
+          reinterpret_cast<const float*>(right), count);
 }
 
 }  // namespace

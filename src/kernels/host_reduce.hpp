@@ -1,13 +1,13 @@
 // Reductions of host memory: out[i] = left[i] ⊕ right[i].
 //
-// Operands keep their sides, so that every rank can evaluate one and the same expression. `out` may be `left` or
-// `right`, and overlaps neither otherwise. No contraction: one rounding per operation. Any thread.
+// Operands keep their sides, so that every rank can evaluate one and the same expression. `out` may be `left`
+// or `right`, and overlaps neither otherwise. No contraction: one rounding per operation. Any thread.
 #pragma once
-
-#include <cstddef>
 
 #include <chorale/async/result.hpp>
 #include <chorale/kernels/dtype.hpp>
+
+#include <cstddef>
 
 namespace chorale {
 

@@ -1,0 +1,219 @@
+#include <chorale/kernels/device_group.hpp>
+
+#include <atomic>
+#include <cassert>
+#include <cstddef>
+#include <string>
+#include <thread>
+
+namespace chorale::cuda {
+namespace {
+
+std::uint64_t read(const std::uint64_t& pinned) noexcept {
+  return std::atomic_ref{const_cast<std::uint64_t&>(pinned)}.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+device_group::kernel device_group::pick(const kernels::all_reduce_plan& plan) const noexcept {
+  const bool two = config_.size == 2;
+  switch (plan.way) {
+    case kernels::algorithm::packets:
+      return two ? kernel::packets_2 : kernel::packets_n;
+    case kernels::algorithm::lines:
+      if (!two) return kernel::lines_n;
+      return plan.lines_ahead == 4   ? kernel::lines_2_4
+             : plan.lines_ahead == 2 ? kernel::lines_2_2
+                                     : kernel::lines_2_1;
+    case kernels::algorithm::ring:
+      break;
+  }
+  return two ? kernel::ring_2 : kernel::ring_n;
+}
+
+result<void> device_group::check_call(const float* in, const float* out, std::uint64_t count) const {
+  if (read(mailbox_->abort) != 0 || read(mailbox_->status) != 0) {
+    const std::uint64_t word = read(mailbox_->status) != 0 ? read(mailbox_->status) : read(mailbox_->abort);
+    const error first = to_error(word);
+    return error{
+        errc::revoked,
+        "this device group ended with " + std::string{name_of(first.code())} + ": make a new one (reset)",
+        first.culprit()};
+  }
+  if (count == 0) return {};
+  const auto a = reinterpret_cast<std::uintptr_t>(in);
+  const auto b = reinterpret_cast<std::uintptr_t>(out);
+  if (a == 0 || b == 0)
+    return error{errc::invalid_argument, "all_reduce of " + std::to_string(count) +
+                                             " elements got a null buffer: pass device pointers"};
+  if ((a | b) % alignof(float) != 0)
+    return error{errc::invalid_argument, "all_reduce got a buffer that is not aligned to 4 bytes: align it"};
+  const std::uint64_t bytes = count * sizeof(float);
+  if (a != b && a < b + bytes && b < a + bytes)
+    return error{errc::invalid_argument,
+                 "input and output overlap without being the same: use one buffer for both, or two that do "
+                 "not overlap"};
+  return {};
+}
+
+result<bool> device_group::follow_stream(stream on) {
+  const cuda_driver& d = *driver_;
+  int state = capture_none;
+  if (auto r = check(d, d.stream_capture_info(on, &state, nullptr, nullptr, nullptr, nullptr),
+                     "cuStreamGetCaptureInfo", config_.device);
+      !r)
+    return std::move(r).error();
+  if (state == capture_active) return true;
+  if (state != capture_none)
+    return error{errc::invalid_state, "the stream's capture was invalidated: end it and capture again"};
+  if (launched_ && on != last_stream_) {
+    if (!several_streams_) {
+      several_streams_ = true;
+      if (auto r = check(d, d.event_record(order_, last_stream_), "cuEventRecord on the stream used before",
+                         config_.device);
+          !r)
+        return std::move(r).error();
+    }
+    if (auto r = check(d, d.stream_wait_event(on, order_, 0), "cuStreamWaitEvent", config_.device); !r)
+      return std::move(r).error();
+  }
+  return false;
+}
+
+result<completion> device_group::all_reduce(const float* in, float* out, std::uint64_t count, stream on) {
+  if (count != planned_count_) {
+    plan_ = kernels::plan_all_reduce(count, limits_);
+    planned_count_ = count;
+  }
+  return all_reduce_as(plan_, in, out, count, on);
+}
+
+result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& plan, const float* in,
+                                               float* out, std::uint64_t count, stream on) {
+  if (auto usable = check_call(in, out, count); !usable) return std::move(usable).error();
+  const cuda_driver& d = *driver_;
+  const current_context current{d, context_};
+  if (auto r = check(d, current.code(), "cuCtxPushCurrent", config_.device); !r) return std::move(r).error();
+  auto capturing = follow_stream(on);
+  if (!capturing) return std::move(capturing).error();
+
+  kernels::all_reduce_args args{};
+  args.block = reinterpret_cast<kernels::device_block*>(block_);
+  args.in = in;
+  args.out = out;
+  args.count = count;
+  args.launch = *capturing ? 0 : launches_ + 1;
+  args.chunk = plan.chunk;
+  args.stripes = static_cast<std::uint16_t>(plan.stripes);
+  args.in_place = in == out;
+  const auto address_bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
+  args.alignment = address_bits % 16 == 0 ? 16 : address_bits % 8 == 0 ? 8 : 4;
+  args.what = {count, kernels::kind_all_reduce, kernels::dtype_f32, kernels::op_sum, 0, 0};
+
+  launch_config launch{};
+  launch.grid_x = plan.ctas;
+  launch.grid_y = launch.grid_z = launch.block_y = launch.block_z = 1;
+  launch.block_x = plan.threads;
+  launch.shared_bytes = plan.way == kernels::algorithm::ring ? ring_shared_bytes : 0;
+  launch.on = on;
+  void* parameters[] = {&args};
+  if (auto r = check(
+          d, d.launch_kernel(&launch, kernels_[static_cast<std::size_t>(pick(plan))], parameters, nullptr),
+          "cuLaunchKernelEx", config_.device);
+      !r)
+    return std::move(r).error();
+  if (*capturing) {
+    captured_ = true;
+    return completion{};
+  }
+  ++launches_;
+  launched_ = true;
+  last_stream_ = on;
+  if (several_streams_)
+    if (auto r = check(d, d.event_record(order_, on), "cuEventRecord", config_.device); !r)
+      return std::move(r).error();
+  return completion{launches_, &mailbox_->done, mailbox_on_device_ + offsetof(kernels::host_mailbox, done)};
+}
+
+void device_group::abort(errc cause, rank_t culprit) noexcept {
+  const std::uint64_t word = kernels::pack(
+      {config_.generation, static_cast<std::uint16_t>(cause), static_cast<std::int16_t>(culprit)});
+  std::uint64_t none = 0;
+  std::atomic_ref{mailbox_->abort}.compare_exchange_strong(none, word, std::memory_order_release);
+}
+
+bool device_group::is_done(const completion& c) const noexcept { return read(mailbox_->done) >= c.sequence; }
+
+error device_group::to_error(std::uint64_t word) const {
+  const kernels::verdict v = kernels::unpack(word);
+  return error{static_cast<errc>(v.cause),
+               "GPU " + std::to_string(config_.device) + " all_reduce of rank " +
+                   std::to_string(config_.rank) + " of " + std::to_string(config_.size),
+               v.culprit};
+}
+
+result<void> device_group::outcome(const completion& c) const {
+  if (!is_done(c))
+    return error{errc::invalid_state, "asked how a GPU operation ended before it had: wait for its flag"};
+  const std::uint64_t from = read(mailbox_->failed_from);
+  if (from == 0 || c.sequence < from) return {};
+  error why = to_error(read(mailbox_->status));
+  why.with_ticket(c.sequence);
+  return why;
+}
+
+result<void> device_group::status() const {
+  const std::uint64_t word = read(mailbox_->status);
+  if (word == 0) return {};
+  return to_error(word);
+}
+
+/// Sets the device's stop word and waits until no CTA is between its start and its end. Kernels that start
+/// later see the stop word first and touch only the block and their own output.
+bool device_group::await_quiet() noexcept {
+  const cuda_driver& d = *driver_;
+  constexpr auto entered_at = offsetof(kernels::device_block, entered);
+  static_assert(offsetof(kernels::device_block, left) == entered_at + 4);
+  abort(errc::peer_left, config_.rank);
+  // both copies are between pinned memory and the device, on a stream of our own: no kernel holds them up
+  if (d.copy_to_device_async(block_ + offsetof(kernels::device_block, stop), &mailbox_->abort, 8,
+                             private_stream_) != success)
+    return false;
+  auto* counts = reinterpret_cast<std::uint32_t*>(&mailbox_->staging);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds{2};
+  for (int quiet = 0; quiet < 3;) {
+    if (d.copy_to_host_async(counts, block_ + entered_at, 8, private_stream_) != success ||
+        d.stream_synchronize(private_stream_) != success || std::chrono::steady_clock::now() > give_up)
+      return false;
+    quiet = counts[0] == counts[1] ? quiet + 1 : 0;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+device_group::~device_group() {
+  if (!has_context_) return;
+  const cuda_driver& d = *driver_;
+  {
+    const current_context current{d, context_};
+    const relaxed_capture relaxed{d};
+    const bool idle = mailbox_ == nullptr || block_ == 0 || (!captured_ && launches_ == read(mailbox_->done));
+    const bool quiet = idle || await_quiet();
+    if (quiet) {
+      regions_.clear();
+    } else {
+      // A kernel that cannot be stopped still uses them: they stay until the process ends.
+      for (mapped_memory& kept : regions_) static_cast<void>(new mapped_memory{std::move(kept)});
+    }
+    if (order_ != nullptr) d.event_destroy(order_);
+    if (private_stream_ != nullptr) d.stream_destroy(private_stream_);
+    const bool may_still_launch = !idle && (captured_ || launches_ != read(mailbox_->done));
+    if (may_still_launch) return;  // block, mailbox, code and the context's reference stay for late replays
+    if (block_ != 0) d.memory_free(block_);
+    if (mailbox_ != nullptr) d.host_free(mailbox_);
+    if (module_ != nullptr) d.module_unload(module_);
+  }
+  d.primary_context_release(device_);
+}
+
+}  // namespace chorale::cuda

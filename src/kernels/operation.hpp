@@ -1,0 +1,227 @@
+// One CTA's part in one operation: start, admission, waiting, end. What every GPU kernel here shares.
+//
+// Written against a machine `M` that offers threads, barriers, memory accesses of a stated order and a clock;
+// gpu_machine.cuh is the GPU's, tests/kernels/host_machine.hpp runs the same code on CPU threads.
+//
+// Life of an operation, on every CTA:
+//   begin   reads the counter; false when the group is stopped (a stale replay ends here at once)
+//   ...     pushes to peers, sends its signature, waits
+//   admit   compares the peers' signatures; before the CTA's first store to user memory
+//   ...     stores results
+//   end     the last CTA advances the counter and writes the completion flag; if any CTA failed, the whole
+//           output is filled with NaN first and the sticky status word is written
+// Every wait can be stopped: each loop reads the block's stop word every 64 tries, and one thread per CTA
+// looks at the host's abort word at most every 30 µs and publishes it there.
+#pragma once
+
+#include <chorale/kernels/device_block.hpp>
+
+namespace chorale::kernels {
+
+inline constexpr std::uint32_t tries_between_looks = 64;
+inline constexpr std::uint64_t abort_poll_ns = 30'000;
+inline constexpr std::uint32_t poison = 0xffffffffu;  ///< a NaN as f32, all ones as an integer
+inline constexpr std::uint64_t fill_chunk = 65536;    ///< elements that a CTA poisons at a time
+inline constexpr std::uint16_t cause_mismatch = 4;    ///< errc::mismatch
+
+/// Shared memory of a CTA.
+struct cta_shared {
+  std::uint64_t poll_at;  ///< clock of the next look at the abort word
+  std::uint32_t ticket;
+};
+
+template <class M>
+class operation {
+ public:
+  CHORALE_HOST_DEVICE operation(M& machine, const all_reduce_args& args)
+      : m_{machine}, args_{args}, block_{*args.block} {}
+
+  [[nodiscard]] CHORALE_HOST_DEVICE bool begin() {
+    if (m_.thread() == 0) {
+      m_.shared().poll_at = 0;
+      m_.count(&block_.entered);
+    }
+    const std::uint64_t last = block_.counter;
+    counter_ = next_counter(last);
+    const bool stopped = m_.sync_or(m_.load_relaxed(&block_.stop) != 0);
+    if (stopped) return false;
+    return !rolls_over(last, counter_) || roll_over();
+  }
+
+  [[nodiscard]] CHORALE_HOST_DEVICE std::uint64_t counter() const { return counter_; }
+  [[nodiscard]] CHORALE_HOST_DEVICE std::uint32_t flag() const { return wire_flag(counter_); }
+  [[nodiscard]] CHORALE_HOST_DEVICE std::uint32_t parity() const { return parity_of(counter_); }
+
+  /// Waits until `ready()`; false when the group was stopped meanwhile.
+  template <class Ready>
+  [[nodiscard]] CHORALE_HOST_DEVICE bool wait(Ready ready) {
+    for (std::uint32_t tries = 1;; ++tries) {
+      if (ready()) return true;
+      m_.pause();
+      if (tries % tries_between_looks == 0 && stopped()) return false;
+    }
+  }
+
+  /// The same for a warp whose lanes must go on together: `ready` and the outcome are uniform in the warp.
+  template <class Ready>
+  [[nodiscard]] CHORALE_HOST_DEVICE bool wait_together(Ready ready) {
+    for (std::uint32_t tries = 1;; ++tries) {
+      if (ready()) return true;
+      if (tries % tries_between_looks == 0 && m_.any_lane(stopped())) return false;
+    }
+  }
+
+  /// Sends this rank's signature to the same CTA of every peer. Called by every thread; the last warp works.
+  CHORALE_HOST_DEVICE void send_signature() {
+    for_signature_lanes([&](std::uint32_t peer, std::uint32_t part) {
+      m_.store_packet(signature_slot(block_, peer, block_.rank, parity(), m_.cta(), part),
+                      signature_packet(args_.what, part, flag()));
+      return true;
+    });
+  }
+  /// Receives the peers' signatures and compares. Called by every thread, the last warp works; false there if
+  /// a rank disagrees or the group was stopped. The verdict reaches the others through sync_or.
+  [[nodiscard]] CHORALE_HOST_DEVICE bool check_signatures() {
+    return for_signature_lanes([&](std::uint32_t peer, std::uint32_t part) {
+      const packet* slot = signature_slot(block_, block_.rank, peer, parity(), m_.cta(), part);
+      packet theirs{};
+      if (!wait([&] { return carries(theirs = m_.load_packet(slot), flag()); })) return false;
+      if (payload(theirs) == payload(signature_packet(args_.what, part, flag()))) return true;
+      stop({block_.generation, cause_mismatch, static_cast<std::int16_t>(peer)});
+      return false;
+    });
+  }
+
+  /// Ends the CTA's part. Called by every thread; `ok` is the thread's own view.
+  CHORALE_HOST_DEVICE void end(bool ok) {
+    const bool failed = m_.sync_or(!ok);
+    if (failed) return end_failed();
+    if (m_.thread() != 0) return;
+    bool last = true;
+    if (m_.ctas() > 1) {
+      m_.fence_device();
+      last =
+          m_.fetch_add(&block_.arrivals, 1u) + 1 == m_.ctas();  // with a failed CTA among them: never equal
+    }
+    if (last) finish(false);
+    m_.count(&block_.left);
+  }
+
+ private:
+  /// First verdict wins; it stays for the life of the group.
+  CHORALE_HOST_DEVICE void stop(verdict v) { m_.compare_exchange(&block_.stop, 0, pack(v)); }
+
+  [[nodiscard]] CHORALE_HOST_DEVICE bool stopped() {
+    if (m_.load_relaxed(&block_.stop) != 0) return true;
+    const std::uint64_t now = m_.nanoseconds();
+    if (!m_.claim(&m_.shared().poll_at, now, now + abort_poll_ns)) return false;
+    const std::uint64_t word = m_.load_system(block_.abort);
+    if (word == 0 || unpack(word).generation != block_.generation) return false;
+    stop(unpack(word));
+    return true;
+  }
+
+  template <class Visit>
+  CHORALE_HOST_DEVICE bool for_signature_lanes(Visit visit) {
+    const std::uint32_t warp = m_.threads() < 32 ? m_.threads() : 32;
+    const std::uint32_t first = m_.threads() - warp;
+    if (m_.thread() < first) return true;
+    for (std::uint32_t lane = m_.thread() - first; lane < (block_.size - 1) * signature_parts; lane += warp) {
+      const std::uint32_t other = lane / signature_parts;
+      const std::uint32_t peer = other < block_.rank ? other : other + 1;
+      if (!visit(peer, lane % signature_parts)) return false;
+    }
+    return true;
+  }
+
+  /// Writes `value` to every peer's barrier word and waits for theirs. By thread 0.
+  [[nodiscard]] CHORALE_HOST_DEVICE bool rank_barrier(std::uint64_t value) {
+    for (std::uint32_t r = 0; r < block_.size; ++r)
+      if (r != block_.rank) m_.store_release_system(barrier_word(block_, r, block_.rank), value);
+    for (std::uint32_t r = 0; r < block_.size; ++r) {
+      const std::uint64_t* theirs = barrier_word(block_, block_.rank, r == block_.rank ? 0 : r);
+      if (r != block_.rank && !wait([&] { return m_.load_acquire_system(theirs) >= value; })) return false;
+    }
+    return true;
+  }
+
+  /// The upper part of the counter steps: all ranks meet, CTA 0 clears its region's 32-bit flags, all meet
+  /// again. Once every 2^32 operations. Barrier words carry the whole counter and need no clearing.
+  [[nodiscard]] CHORALE_HOST_DEVICE bool roll_over() {
+    bool ok = true;
+    if (m_.cta() == 0) {
+      if (m_.thread() == 0) ok = rank_barrier(2 * counter_);
+      if (m_.sync_or(!ok)) return false;
+      auto* slots = reinterpret_cast<packet*>(block_.regions[block_.rank]);
+      for (std::uint64_t i = m_.thread(); i < block_.layout.cleared_end / sizeof(packet); i += m_.threads())
+        m_.store_packet(slots + i, {0, 0});
+      m_.fence_system();
+      m_.sync();
+      if (m_.thread() == 0) {
+        ok = rank_barrier(2 * counter_ + 1);
+        if (ok) m_.store_release_device(&block_.rolled, counter_);
+      }
+    } else if (m_.thread() == 0) {
+      ok = wait([&] { return m_.load_acquire_device(&block_.rolled) == counter_; });
+    }
+    return !m_.sync_or(!ok);
+  }
+
+  /// Fills the output with NaN once no CTA writes results any more; the CTAs that failed share the work.
+  CHORALE_HOST_DEVICE void end_failed() {
+    if (m_.thread() == 0 && m_.ctas() > 1) {
+      m_.fence_device();
+      m_.fetch_add(&block_.arrivals, 0x10001u);
+      while ((m_.load_relaxed(&block_.arrivals) & 0xffff) != m_.ctas()) m_.pause();
+      m_.fence_device();
+    }
+    m_.sync();
+    auto* out = reinterpret_cast<std::uint32_t*>(args_.out);
+    for (;;) {
+      if (m_.thread() == 0) m_.shared().ticket = m_.fetch_add(&block_.fill_next, 1u);
+      m_.sync();
+      const std::uint64_t begin = m_.shared().ticket * fill_chunk;
+      m_.sync();
+      if (begin >= args_.count) break;
+      const std::uint64_t end = begin + fill_chunk < args_.count ? begin + fill_chunk : args_.count;
+      for (std::uint64_t i = begin + m_.thread(); i < end; i += m_.threads()) out[i] = poison;
+    }
+    m_.sync();
+    if (m_.thread() != 0) return;
+    m_.fence_device();
+    const std::uint32_t sharers = m_.ctas() > 1 ? m_.load_relaxed(&block_.arrivals) >> 16 : 1;
+    if (m_.fetch_add(&block_.departed, 1u) + 1 == sharers) finish(true);
+    m_.count(&block_.left);
+  }
+
+  /// By one thread of the last CTA: make the block ready for the next operation and tell the host.
+  CHORALE_HOST_DEVICE void finish(bool failed) {
+    if (m_.ctas() > 1 || failed) {
+      block_.arrivals = 0;
+      block_.departed = 0;
+      block_.fill_next = 0;
+    }
+    const std::uint64_t chunks = args_.stripes > 0 ? chunks_of(args_.count, args_.chunk) : 0;
+    for (std::uint32_t s = 0; s < args_.stripes; ++s)
+      block_.ring_sequence[s] += chunks_of_stripe(chunks, s, args_.stripes);
+    block_.counter = counter_;
+    if (failed) report_failure();
+    if (args_.launch == 0) return;
+    m_.fence_system();
+    m_.store_release_system(&block_.host->done, args_.launch);
+  }
+
+  CHORALE_HOST_DEVICE void report_failure() {
+    if (args_.launch != 0 && m_.load_system(&block_.host->failed_from) == 0)
+      m_.store_release_system(&block_.host->failed_from, args_.launch);
+    if (m_.load_system(&block_.host->status) == 0)
+      m_.store_release_system(&block_.host->status, m_.load_relaxed(&block_.stop));
+  }
+
+  M& m_;
+  const all_reduce_args& args_;
+  device_block& block_;
+  std::uint64_t counter_ = 0;
+};
+
+}  // namespace chorale::kernels

@@ -1,0 +1,163 @@
+// The ring's pusher by bulk copies: one thread moves a stripe through shared memory with the bulk engine.
+//
+// Tiles are loaded from the user's input into a ring of shared-memory stages, and stored from there into the
+// slots of all peers. A chunk's flag is raised when the bulk stores of its last tile have *completed* (not
+// merely been read), after a proxy fence, then release. Eight such CTAs fill an NVLink of eighteen lanes.
+#pragma once
+
+#include <chorale/kernels/gpu_machine.cuh>
+
+namespace chorale::kernels {
+
+inline constexpr std::uint32_t bulk_tile = 16384;  ///< bytes
+inline constexpr std::uint32_t bulk_stages = 12;
+inline constexpr std::uint32_t bulk_stores = 6;  ///< tiles being stored at any time
+inline constexpr std::uint32_t bulk_shared_bytes = bulk_tile * bulk_stages;
+
+/// The stages: one mbarrier each, filled by bulk loads.
+class bulk_stage_ring {
+ public:
+  __device__ bulk_stage_ring(std::byte* memory, std::uint64_t* barriers)
+      : memory_{static_cast<std::uint32_t>(__cvta_generic_to_shared(memory))},
+        barriers_{static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers))} {
+    for (std::uint32_t i = 0; i < bulk_stages; ++i)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers_ + 8 * i));
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __device__ void load(std::uint64_t tile, const void* from, std::uint32_t bytes) const {
+    const std::uint32_t stage = static_cast<std::uint32_t>(tile % bulk_stages);
+    const std::uint32_t barrier = barriers_ + 8 * stage;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+    if (bytes == 0) return;
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            memory_ + stage * bulk_tile),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+  }
+  __device__ void await(std::uint64_t tile) const {
+    const std::uint32_t barrier = barriers_ + 8 * static_cast<std::uint32_t>(tile % bulk_stages);
+    const std::uint32_t phase = static_cast<std::uint32_t>(tile / bulk_stages) & 1;
+    std::uint32_t done = 0;
+    while (done == 0)
+      asm volatile(
+          "{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+          : "=r"(done)
+          : "r"(barrier), "r"(phase)
+          : "memory");
+  }
+  __device__ void store(std::uint64_t tile, void* to, std::uint32_t bytes) const {
+    const std::uint32_t stage = static_cast<std::uint32_t>(tile % bulk_stages);
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                 "r"(memory_ + stage * bulk_tile), "r"(bytes)
+                 : "memory");
+  }
+  __device__ static void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+  /// What this thread learnt by an acquire comes before the bulk accesses it issues from here on.
+  __device__ static void order_bulk_accesses() { asm volatile("fence.proxy.async;" ::: "memory"); }
+  /// Until at most `Pending` of the latest commits are incomplete; then what completed is visible to fences.
+  template <int Pending>
+  __device__ static void await_stores() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
+    order_bulk_accesses();
+  }
+
+ private:
+  std::uint32_t memory_;
+  std::uint32_t barriers_;
+};
+
+/// Walks a stripe tile by tile: tiles of a chunk lie side by side, chunks `stripes` apart.
+class tile_walk {
+ public:
+  __device__ tile_walk(const all_reduce_args& args, std::uint32_t stripe) : walk_{args, stripe} {}
+  [[nodiscard]] __device__ bool more() const { return walk_.more(); }
+  __device__ void step() {
+    offset_ += bulk_tile;
+    if (offset_ < chunk_bytes()) return;
+    offset_ = 0;
+    walk_.step();
+  }
+  [[nodiscard]] __device__ std::uint64_t sequence() const { return walk_.sequence(); }
+  [[nodiscard]] __device__ std::uint32_t offset() const { return offset_; }
+  [[nodiscard]] __device__ std::uint64_t begin() const { return walk_.begin() * sizeof(float) + offset_; }
+  /// Whole 16-byte units of the tile; the message's last few elements may be left for plain stores.
+  [[nodiscard]] __device__ std::uint32_t bytes() const {
+    const std::uint32_t rest = chunk_bytes() - offset_;
+    return rest < bulk_tile ? rest / 16 * 16 : bulk_tile;
+  }
+  [[nodiscard]] __device__ std::uint32_t odd_elements() const {
+    const std::uint32_t rest = chunk_bytes() - offset_;
+    return rest < bulk_tile ? rest % 16 / 4 : 0;
+  }
+  [[nodiscard]] __device__ bool first_of_chunk() const { return offset_ == 0; }
+
+ private:
+  [[nodiscard]] __device__ std::uint32_t chunk_bytes() const {
+    return walk_.length() * static_cast<std::uint32_t>(sizeof(float));
+  }
+  stripe_walk walk_;
+  std::uint32_t offset_ = 0;
+};
+
+__device__ inline void push_tile(const bulk_stage_ring& stages, const all_reduce_args& args,
+                                 std::uint32_t stripe, std::uint64_t index, const tile_walk& tile) {
+  const device_block& block = *args.block;
+  for (std::uint32_t r = 0; r < block.size; ++r) {
+    if (r == block.rank) continue;
+    std::byte* to = ring_slot(block, r, block.rank, stripe, tile.sequence()) + tile.offset();
+    if (tile.bytes() > 0) stages.store(index, to, tile.bytes());
+    const float* odd = args.in + (tile.begin() + tile.bytes()) / sizeof(float);
+    for (std::uint32_t i = 0; i < tile.odd_elements(); ++i)
+      reinterpret_cast<float*>(to + tile.bytes())[i] = odd[i];
+  }
+  stages.commit();
+}
+
+__device__ inline bool gpu_machine::push_stripe_in_bulk(operation<gpu_machine>& op,
+                                                        const all_reduce_args& args, std::uint32_t stripe) {
+  extern __shared__ __align__(128) std::byte stage_memory[];
+  __shared__ __align__(8) std::uint64_t stage_barriers[bulk_stages];
+  bool ok = op.check_signatures();  // by the last warp, while thread 0 pushes
+  if (thread() != 0) return ok;
+  const bulk_stage_ring stages{stage_memory, stage_barriers};
+  const auto* in = reinterpret_cast<const std::byte*>(args.in);
+  tile_walk loading{args, stripe};
+  tile_walk storing{args, stripe};
+  // tiles whose stores are complete trail those being stored by bulk_stores - 1
+  tile_walk complete{args, stripe};
+  std::uint64_t loaded = 0;
+  std::uint64_t stored = 0;
+  std::uint64_t published = args.block->ring_sequence[stripe];
+  const auto load_next = [&] {
+    if (!loading.more()) return;
+    stages.load(loaded, in + loading.begin(), loading.bytes());
+    ++loaded;
+    loading.step();
+  };
+  for (std::uint32_t i = 0; i < bulk_stages - bulk_stores; ++i) load_next();
+  for (; ok && storing.more(); storing.step()) {
+    stages.await(stored);
+    if (storing.first_of_chunk()) {
+      ok = await_credits(*this, op, *args.block, stripe, storing.sequence());
+      stages.order_bulk_accesses();
+    }
+    if (!ok) break;
+    push_tile(stages, args, stripe, stored, storing);
+    ++stored;
+    stages.await_stores<bulk_stores - 1>();
+    if (stored >= bulk_stores) {
+      complete.step();
+      if (complete.first_of_chunk()) raise_flags(*this, args, stripe, published = complete.sequence());
+    }
+    load_next();
+  }
+  stages.await_stores<0>();
+  if (ok && published != storing.sequence()) raise_flags(*this, args, stripe, storing.sequence());
+  // Stages must not be given up while loads into them are under way.
+  for (std::uint64_t tile = stored + (ok ? 0 : 1); tile < loaded; ++tile) stages.await(tile);
+  return ok;
+}
+
+}  // namespace chorale::kernels
