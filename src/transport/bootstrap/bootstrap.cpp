@@ -17,6 +17,7 @@ member_record record_of(const bootstrap_config& config, rank_t rank, const mesh_
   mine.pid = ::getpid();
   mine.uid = ::geteuid();
   mine.stripes = static_cast<std::uint16_t>(std::clamp(config.stripes, 1, 64));
+  mine.capabilities = config.capabilities;
   mine.flags = config.tcp_between_mates ? member_record::wants_tcp : std::uint16_t{0};
   mine.host_id = config.host_id;
   mine.mate_name = listeners.mate_name;
@@ -24,7 +25,7 @@ member_record record_of(const bootstrap_config& config, rank_t rank, const mesh_
   return mine;
 }
 
-result<rank_t> rank_in(const membership& table, rank_t origin) {
+result<rank_t> rank_in(const member_table& table, rank_t origin) {
   for (const member_record& m : table.members)
     if (m.origin == origin) return m.rank;
   return error{errc::excluded, "rank " + std::to_string(origin) + " of the launch is not in epoch " +
@@ -32,7 +33,7 @@ result<rank_t> rank_in(const membership& table, rank_t origin) {
 }
 
 // The part that joining and resetting share: the table is there, connect.
-task<result<world>> enter_epoch(world w, membership table, const mesh_listeners& listeners,
+task<result<world>> enter_epoch(world w, member_table table, const mesh_listeners& listeners,
                                 time_point started, time_point until) {
   const environment& here = co_await this_environment{};
   const auto rank = rank_in(table, w.config.rank);
@@ -88,7 +89,7 @@ task<result<world>> bootstrap(bootstrap_config config) {
   const auto listeners = mesh_listeners::open(w.config, w.rendezvous.local());
   if (!listeners) co_return listeners.error();
   const member_record mine = record_of(w.config, w.config.rank, *listeners);
-  task<result<membership>> joining = w.rendezvous.join(mine, until);
+  task<result<member_table>> joining = w.rendezvous.join(mine, until);
   auto table = co_await std::move(joining);
   if (!table) co_return std::move(table).error();
   task<result<world>> entering = enter_epoch(std::move(w), *std::move(table), *listeners, started, until);
@@ -103,7 +104,7 @@ task<result<world>> reset_world(world old, std::vector<rank_t> believed_dead) {
   const auto listeners = mesh_listeners::open(old.config, old.rendezvous.local());
   if (!listeners) co_return listeners.error();
   const member_record mine = record_of(old.config, old.rank, *listeners);
-  task<result<membership>> asking = old.rendezvous.ask_reset(old.epoch, believed_dead, mine, until);
+  task<result<member_table>> asking = old.rendezvous.ask_reset(old.epoch, believed_dead, mine, until);
   auto table = co_await std::move(asking);
   if (!table) co_return std::move(table).error();
   world next;

@@ -42,6 +42,7 @@ struct bootstrap_config {
 
   std::string host_id;             ///< boot id, or CHORALE_HOSTID
   bool tcp_between_mates = false;  ///< CHORALE_TRANSPORT=tcp: data sockets between ranks of one host as well
+  std::uint64_t capabilities = 0;  ///< opaque here: what the library above tells every rank of this one
   int stripes = 1;                 ///< data sockets per pair; the smallest of all ranks counts
   interface_filter interfaces;
 

@@ -11,7 +11,7 @@ constexpr std::size_t piece_size = 16 * 1024;
 
 }  // namespace
 
-std::vector<std::byte> encode_frame(frame_kind kind, std::span<const std::byte> body) {
+std::vector<std::byte> encode_frame(message_kind kind, std::span<const std::byte> body) {
   byte_writer out;
   out.put(static_cast<std::uint32_t>(body.size()));
   out.put(static_cast<std::uint16_t>(kind));
@@ -27,7 +27,7 @@ task<result<frame>> frame_connection::receive(std::size_t limit) {
     if (partial_.size() >= header_size) {
       byte_reader header{std::span{partial_}.first(header_size)};
       const std::size_t body_size = header.take<std::uint32_t>();
-      next.kind = static_cast<frame_kind>(header.take<std::uint16_t>());
+      next.kind = static_cast<message_kind>(header.take<std::uint16_t>());
       if (body_size > limit || header.take<std::uint16_t>() != 0)
         co_return error{errc::protocol_error,
                         peer_address(fd_.get()).text() + " sent something that is no chorale message"};
@@ -49,7 +49,7 @@ task<result<frame>> frame_connection::receive(std::size_t limit) {
   }
 }
 
-task<result<void>> frame_connection::send(frame_kind kind, std::span<const std::byte> body) {
+task<result<void>> frame_connection::send(message_kind kind, std::span<const std::byte> body) {
   const std::vector<std::byte> bytes = encode_frame(kind, body);
   auto sent = co_await send_all(fd_.get(), bytes.data(), bytes.size());
   co_return sent;

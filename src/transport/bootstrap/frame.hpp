@@ -15,7 +15,7 @@
 
 namespace chorale {
 
-enum class frame_kind : std::uint16_t {
+enum class message_kind : std::uint16_t {
   record = 1,    ///< member → rendezvous: who I am
   table = 2,     ///< rendezvous → member: who everybody is
   refused = 3,   ///< rendezvous → member: an error code and its text; the connection ends
@@ -26,12 +26,12 @@ enum class frame_kind : std::uint16_t {
 };
 
 struct frame {
-  frame_kind kind{};
+  message_kind kind{};
   std::vector<std::byte> body;
 };
 
 /// Size (of the body, 32 bits), kind (16), zero (16), body.
-[[nodiscard]] std::vector<std::byte> encode_frame(frame_kind kind, std::span<const std::byte> body);
+[[nodiscard]] std::vector<std::byte> encode_frame(message_kind kind, std::span<const std::byte> body);
 
 class frame_connection {
  public:
@@ -44,7 +44,7 @@ class frame_connection {
   /// The next message; errc::link_lost when the peer has closed, errc::protocol_error when its body would
   /// exceed `limit` bytes.
   [[nodiscard]] task<result<frame>> receive(std::size_t limit);
-  [[nodiscard]] task<result<void>> send(frame_kind kind, std::span<const std::byte> body);
+  [[nodiscard]] task<result<void>> send(message_kind kind, std::span<const std::byte> body);
 
  private:
   unique_fd fd_;

@@ -20,7 +20,7 @@ constexpr std::size_t largest_notice = 64 * 1024;
 // does.
 constexpr auto for_the_last_word = std::chrono::seconds{2};
 
-task<result<unique_fd>> connect_once(const bootstrap_config& config) {
+task<result<unique_fd>> connect_once(const bootstrap_config& config, hello_purpose as) {
   auto opened = open_stream(config.root);
   if (!opened) co_return std::move(opened).error();
   unique_fd fd = *std::move(opened);
@@ -28,7 +28,7 @@ task<result<unique_fd>> connect_once(const bootstrap_config& config) {
   if (!connected) co_return connected.error();
   tune_tcp(fd.get());
   hello mine;
-  mine.purpose = hello_purpose::member;
+  mine.purpose = as;
   mine.from = config.rank;
   task<result<void>> greeting = greet(fd.get(), config.secret, mine);
   const auto greeted = co_await std::move(greeting);
@@ -54,12 +54,13 @@ bool worth_another_try(const error& e) noexcept {
 
 }  // namespace
 
-task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& config, time_point until) {
+task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& config, time_point until,
+ hello_purpose as) {
   const environment& here = co_await this_environment{};
   duration pause = std::chrono::milliseconds{2};
   error last{errc::bootstrap_failed, "nobody answered"};
   while (here.loop->now() < until) {
-    task<result<unique_fd>> attempt = with_deadline(until, connect_once(config));
+    task<result<unique_fd>> attempt = with_deadline(until, connect_once(config, as));
     auto connected = co_await std::move(attempt);
     if (connected) {
       rendezvous_link link;
@@ -84,7 +85,7 @@ task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& c
                                               " s; the last attempt: " + last.message()};
 }
 
-task<result<membership>> rendezvous_link::await_table(std::uint64_t after_epoch) {
+task<result<member_table>> rendezvous_link::await_table(std::uint64_t after_epoch) {
   for (;;) {
     task<result<frame>> receive = connection_.receive(largest_table);
     auto got = co_await std::move(receive);
@@ -94,21 +95,21 @@ task<result<membership>> rendezvous_link::await_table(std::uint64_t after_epoch)
         co_return std::move(got).error();
       co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
     }
-    if (got->kind == frame_kind::refused) co_return decode_error(got->body);
-    if (got->kind != frame_kind::table) continue;  // reports of losses, on the way to a decision
-    auto table = decode_membership(got->body);
+    if (got->kind == message_kind::refused) co_return decode_error(got->body);
+    if (got->kind != message_kind::table) continue;  // reports of losses, on the way to a decision
+    auto table = decode_table(got->body);
     if (!table || table->epoch > after_epoch) co_return table;
   }
 }
 
-task<result<membership>> rendezvous_link::join(const member_record& record, time_point until) {
+task<result<member_table>> rendezvous_link::join(const member_record& record, time_point until) {
   byte_writer body;
   encode(record, body);
-  task<result<void>> send = connection_.send(frame_kind::record, body.bytes());
+  task<result<void>> send = connection_.send(message_kind::record, body.bytes());
   const auto sent = co_await std::move(send);
   if (!sent) co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
   const time_point limit = until == never ? never : until + for_the_last_word;
-  task<result<membership>> wait = with_deadline(limit, await_table(0));
+  task<result<member_table>> wait = with_deadline(limit, await_table(0));
   auto table = co_await std::move(wait);
   if (!table && table.error().code() == errc::timed_out)
     co_return error{errc::bootstrap_failed,
@@ -118,7 +119,7 @@ task<result<membership>> rendezvous_link::join(const member_record& record, time
   co_return table;
 }
 
-task<result<membership>> rendezvous_link::ask_reset(std::uint64_t epoch,
+task<result<member_table>> rendezvous_link::ask_reset(std::uint64_t epoch,
                                                     std::span<const rank_t> believed_dead,
                                                     const member_record& record, time_point until) {
   byte_writer body;
@@ -126,10 +127,10 @@ task<result<membership>> rendezvous_link::ask_reset(std::uint64_t epoch,
   body.put(static_cast<std::uint32_t>(believed_dead.size()));
   for (const rank_t r : believed_dead) body.put(r);
   encode(record, body);
-  task<result<void>> send = connection_.send(frame_kind::reset, body.bytes());
+  task<result<void>> send = connection_.send(message_kind::reset, body.bytes());
   const auto sent = co_await std::move(send);
   if (!sent) co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
-  task<result<membership>> wait = with_deadline(until, await_table(epoch));
+  task<result<member_table>> wait = with_deadline(until, await_table(epoch));
   auto table = co_await std::move(wait);
   if (!table && table.error().code() == errc::timed_out)
     co_return error{errc::timed_out, "the rendezvous at " + where_ + " has not decided the reset of epoch " +
@@ -146,8 +147,8 @@ task<error> rendezvous_link::next_loss(std::uint64_t epoch) {
       if (code == errc::timed_out || code == errc::cancelled) co_return std::move(got).error();
       co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
     }
-    if (got->kind == frame_kind::refused) co_return decode_error(got->body);
-    if (got->kind != frame_kind::lost) continue;
+    if (got->kind == message_kind::refused) co_return decode_error(got->body);
+    if (got->kind != message_kind::lost) continue;
     byte_reader in{got->body};
     const auto of_epoch = in.take<std::uint64_t>();
     const auto rank = in.take<rank_t>();
@@ -156,9 +157,24 @@ task<error> rendezvous_link::next_loss(std::uint64_t epoch) {
   }
 }
 
+task<result<rank_t>> rendezvous_link::next_lost_origin() {
+  for (;;) {
+    task<result<frame>> receive = connection_.receive(largest_notice);
+    auto got = co_await std::move(receive);
+    if (!got && got.error().code() == errc::cancelled) co_return std::move(got).error();
+    if (!got) co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
+    if (got->kind != message_kind::lost) continue;
+    byte_reader in{got->body};
+    (void)in.take<std::uint64_t>();
+    (void)in.take<rank_t>();
+    const auto origin = in.take<rank_t>();
+    if (in.complete()) co_return origin;
+  }
+}
+
 rendezvous_link::~rendezvous_link() {
   if (!connection_ || owner_ != ::getpid()) return;
-  const std::vector<std::byte> message = encode_frame(frame_kind::bye, {});
+  const std::vector<std::byte> message = encode_frame(message_kind::bye, {});
   (void)::send(connection_.fd(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

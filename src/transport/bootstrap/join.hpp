@@ -6,6 +6,7 @@
 
 #include <chorale/transport/bootstrap/config.hpp>
 #include <chorale/transport/bootstrap/frame.hpp>
+#include <chorale/transport/bootstrap/hello.hpp>
 #include <chorale/transport/bootstrap/membership.hpp>
 
 #include <span>
@@ -20,25 +21,29 @@ class rendezvous_link {
   rendezvous_link& operator=(rendezvous_link&&) = default;
   /// Announces an orderly end, unless in a fork child.
   ~rendezvous_link();
-  /// Connects to `config.root`, trying again while nobody listens there, and proves itself.
-  [[nodiscard]] static task<result<rendezvous_link>> connect(const bootstrap_config& config,
-                                                             time_point until);
+  /// Connects to `config.root`, trying again while nobody listens there, and proves itself. A launcher passes
+  /// hello_purpose::launcher and then only calls `next_lost_origin`.
+  [[nodiscard]] static task<result<rendezvous_link>> connect(const bootstrap_config& config, time_point until,
+                                                             hello_purpose as = hello_purpose::member);
 
   /// Hands in the record and waits for the table.
-  [[nodiscard]] task<result<membership>> join(const member_record& record, time_point until);
+  [[nodiscard]] task<result<member_table>> join(const member_record& record, time_point until);
   /// Waits for the decision who goes on: the next epoch's table, or errc::excluded.
-  [[nodiscard]] task<result<membership>> ask_reset(std::uint64_t epoch, std::span<const rank_t> believed_dead,
+  [[nodiscard]] task<result<member_table>> ask_reset(std::uint64_t epoch, std::span<const rank_t> believed_dead,
                                                    const member_record& record, time_point until);
   /// Waits until the rendezvous reports a loss or a refusal, or is gone: always an error. May be stopped and
   /// repeated.
   [[nodiscard]] task<error> next_loss(std::uint64_t epoch);
+
+  /// For launchers: the next rank, as launched, that was lost; errc::no_decider when the rendezvous has ended.
+  [[nodiscard]] task<result<rank_t>> next_lost_origin();
 
   [[nodiscard]] int fd() const noexcept { return connection_.fd(); }
   [[nodiscard]] address local() const noexcept { return local_address(connection_.fd()); }
   explicit operator bool() const noexcept { return static_cast<bool>(connection_); }
 
  private:
-  task<result<membership>> await_table(std::uint64_t after_epoch);
+  task<result<member_table>> await_table(std::uint64_t after_epoch);
   frame_connection connection_;
   std::string where_;
   pid_t owner_ = 0;

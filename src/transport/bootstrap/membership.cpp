@@ -43,28 +43,28 @@ member_record decode_record(byte_reader& in) {
   return record;
 }
 
-void encode(const membership& table, byte_writer& out) {
+void encode(const member_table& table, byte_writer& out) {
   out.put(table.epoch);
   out.put(table.nonce);
   out.put(static_cast<std::uint32_t>(table.members.size()));
   for (const member_record& record : table.members) encode(record, out);
 }
 
-result<membership> decode_membership(std::span<const std::byte> bytes) {
+result<member_table> decode_table(std::span<const std::byte> bytes) {
   byte_reader in{bytes};
-  membership table;
+  member_table table;
   table.epoch = in.take<std::uint64_t>();
   table.nonce = in.take<std::uint64_t>();
   const std::size_t count = in.take<std::uint32_t>();
   if (count > in.left() / smallest_record)
-    return error{errc::protocol_error, "a membership table is cut short"};
+    return error{errc::protocol_error, "a member_table table is cut short"};
   table.members.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     table.members.push_back(decode_record(in));
     if (table.members.back().rank != static_cast<rank_t>(i))
-      return error{errc::protocol_error, "a membership table is out of order"};
+      return error{errc::protocol_error, "a member_table table is out of order"};
   }
-  if (!in.complete() || count == 0) return error{errc::protocol_error, "a membership table is malformed"};
+  if (!in.complete() || count == 0) return error{errc::protocol_error, "a member_table table is malformed"};
   return table;
 }
 

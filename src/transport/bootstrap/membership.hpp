@@ -29,7 +29,7 @@ struct member_record {
   static constexpr std::uint16_t wants_tcp = 1;
 };
 
-struct membership {
+struct member_table {
   std::uint64_t epoch = 0;
   std::uint64_t nonce = 0;
   std::vector<member_record> members;  ///< by rank
@@ -38,8 +38,8 @@ struct membership {
 void encode(const member_record& record, byte_writer& out);
 [[nodiscard]] member_record decode_record(byte_reader& in);
 
-void encode(const membership& table, byte_writer& out);
-[[nodiscard]] result<membership> decode_membership(std::span<const std::byte> bytes);
+void encode(const member_table& table, byte_writer& out);
+[[nodiscard]] result<member_table> decode_table(std::span<const std::byte> bytes);
 
 /// An error as it travels in a `refused` message.
 void encode(const error& why, byte_writer& out);

@@ -21,7 +21,7 @@ task<void> wait_for(event& e) { co_await e.wait(); }
 
 class mesh_builder {
  public:
-  mesh_builder(const bootstrap_config& config, const membership& table, rank_t self,
+  mesh_builder(const bootstrap_config& config, const member_table& table, rank_t self,
                const mesh_listeners& listeners, rendezvous_link& link);
   task<result<mesh>> build();
 
@@ -58,7 +58,7 @@ class mesh_builder {
   [[nodiscard]] error describe_missing() const;
 
   const bootstrap_config& config_;
-  const membership& table_;
+  const member_table& table_;
   const rank_t self_;
   const mesh_listeners& listeners_;
   rendezvous_link& link_;
@@ -72,7 +72,7 @@ class mesh_builder {
   error lost_;
 };
 
-mesh_builder::mesh_builder(const bootstrap_config& config, const membership& table, rank_t self,
+mesh_builder::mesh_builder(const bootstrap_config& config, const member_table& table, rank_t self,
                            const mesh_listeners& listeners, rendezvous_link& link)
     : config_{config},
       table_{table},
@@ -394,7 +394,7 @@ result<mesh_listeners> mesh_listeners::open(const bootstrap_config& config, cons
   return made;
 }
 
-task<result<mesh>> connect_mesh(const bootstrap_config& config, const membership& table, rank_t self,
+task<result<mesh>> connect_mesh(const bootstrap_config& config, const member_table& table, rank_t self,
                                 const mesh_listeners& listeners, rendezvous_link& link, time_point until) {
   mesh_builder builder{config, table, self, listeners, link};
   task<result<mesh>> building = with_deadline(until, builder.build());

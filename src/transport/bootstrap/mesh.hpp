@@ -41,7 +41,7 @@ struct mesh {
 };
 
 /// Losses that the rendezvous reports meanwhile end it with errc::peer_lost.
-[[nodiscard]] task<result<mesh>> connect_mesh(const bootstrap_config& config, const membership& table,
+[[nodiscard]] task<result<mesh>> connect_mesh(const bootstrap_config& config, const member_table& table,
                                               rank_t self, const mesh_listeners& listeners,
                                               rendezvous_link& link, time_point until);
 

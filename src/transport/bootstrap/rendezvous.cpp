@@ -126,7 +126,7 @@ task<void> rendezvous::converse_with_launcher(conversation& talk) {
   scope writing{here};
   writing.spawn(write_outbox(talk));
   watchers_.push_back(&talk);
-  push(talk, std::make_shared<const std::vector<std::byte>>(encode_frame(frame_kind::watching, {})));
+  push(talk, std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::watching, {})));
   task<result<frame>> until_closed = talk.connection.receive(0);
   (void)co_await std::move(until_closed);
   std::erase(watchers_, &talk);
@@ -163,12 +163,12 @@ task<void> rendezvous::read_requests(conversation& talk, seat& from) {
       if (request.error().code() != errc::cancelled) mark_dead(from);
       co_return;
     }
-    if (request->kind == frame_kind::bye) {
+    if (request->kind == message_kind::bye) {
       if (!from.ended()) from.state = presence::left;
       decide_if_heard();
       co_return;
     }
-    if (request->kind == frame_kind::reset)
+    if (request->kind == message_kind::reset)
       handle_reset(from, *request);
     else
       push_error(talk, error{errc::protocol_error,
@@ -180,7 +180,7 @@ result<rendezvous::seat*> rendezvous::take_seat(const frame& first, rank_t claim
   if (failed_) return failed_;
   byte_reader in{first.body};
   member_record record = decode_record(in);
-  if (first.kind != frame_kind::record || !in.complete() || record.rank != claimed)
+  if (first.kind != message_kind::record || !in.complete() || record.rank != claimed)
     return error{errc::protocol_error, who() + " got no valid record"};
   const std::string name = "rank " + std::to_string(record.rank);
   if (record.size != options_.size) {
@@ -209,7 +209,7 @@ void rendezvous::publish() {
   byte_writer body;
   encode(table_, body);
   const auto message =
-      std::make_shared<const std::vector<std::byte>>(encode_frame(frame_kind::table, body.bytes()));
+      std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::table, body.bytes()));
   for (seat& s : seats_) push(*s.talk, message);
 }
 
@@ -292,7 +292,7 @@ void rendezvous::decide() {
   byte_writer body;
   encode(table_, body);
   const auto message =
-      std::make_shared<const std::vector<std::byte>>(encode_frame(frame_kind::table, body.bytes()));
+      std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::table, body.bytes()));
   for (seat* s : members) push(*s->talk, message);
 }
 
@@ -310,7 +310,7 @@ void rendezvous::mark_dead(seat& s) {
     body.put(s.rank);
     body.put(origin);
     const auto message =
-        std::make_shared<const std::vector<std::byte>>(encode_frame(frame_kind::lost, body.bytes()));
+        std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::lost, body.bytes()));
     for (seat& other : seats_)
       if (other.talk && other.member() && !other.ended()) push(*other.talk, message);
     for (conversation* watcher : watchers_) push(*watcher, message);
@@ -320,7 +320,11 @@ void rendezvous::mark_dead(seat& s) {
 }
 
 void rendezvous::report_exit(rank_t origin) {
-  if (origin >= 0 && origin < options_.size) mark_dead(seats_[static_cast<std::size_t>(origin)]);
+  if (origin < 0 || origin >= options_.size) return;
+  seat& s = seats_[static_cast<std::size_t>(origin)];
+  if (s.state != presence::awaited) return mark_dead(s);
+  s.state = presence::dead;
+  fail_all(error{errc::peer_lost, "rank " + std::to_string(origin) + " ended before it had joined", origin});
 }
 
 void rendezvous::check_finished() {
@@ -345,7 +349,7 @@ void rendezvous::push(conversation& talk, shared_bytes bytes) {
 void rendezvous::push_error(conversation& talk, const error& why) {
   byte_writer body;
   encode(why, body);
-  push(talk, std::make_shared<const std::vector<std::byte>>(encode_frame(frame_kind::refused, body.bytes())));
+  push(talk, std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::refused, body.bytes())));
 }
 
 }  // namespace chorale

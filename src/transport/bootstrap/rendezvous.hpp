@@ -121,7 +121,7 @@ class rendezvous {
   event all_sent_;
   std::vector<seat> seats_;  // by rank as launched
   std::vector<conversation*> watchers_;
-  membership table_;
+  member_table table_;
   error failed_;
   bool resetting_ = false;
   counters counters_;
