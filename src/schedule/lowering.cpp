@@ -13,8 +13,8 @@ namespace {
 /// Scratch blocks begin on cache lines, unless a step treats several as one run of memory.
 constexpr std::uint64_t scratch_alignment = 64;
 
-/// One run of memory a step moves, in elements: the whole step, or one block of it when blocks are cut.
-struct part {
+/// The memory a step moves, in elements. Length 0: the step is dropped.
+struct moved_memory {
   std::uint64_t src = 0;
   std::uint64_t dst = 0;
   std::uint64_t length = 0;
@@ -37,11 +37,11 @@ class lowerer {
     for (step_index i = 0; i < count; ++i) {
       if (auto fault = place(i)) return *fault;
     }
-    if (parts_.size() * options_.pieces > std::numeric_limits<step_index>::max())
+    if (std::uint64_t{count} * options_.pieces > std::numeric_limits<step_index>::max())
       return error{errc::invalid_argument, schedule_.name() + ": " + std::to_string(options_.pieces) +
                                                " pieces make a plan of more than 2^32 steps for rank " +
                                                std::to_string(plan_.rank) + ": use fewer"};
-    plan_.steps.reserve(parts_.size() * options_.pieces);
+    plan_.steps.reserve(std::size_t{count} * options_.pieces);
     stands_for_.resize(count);
     for (std::uint32_t piece = 0; piece < options_.pieces; ++piece) {
       for (step_index i = 0; i < count; ++i) emit(i, piece);
@@ -58,23 +58,39 @@ class lowerer {
   }
 
   std::optional<error> lay_out_scratch() {
-    const auto steps = program_.steps();
-    const bool runs = std::any_of(steps.begin(), steps.end(), [](const step& s) { return s.count() != 1; });
-    const std::uint64_t line =
-        runs ? 1 : std::max<std::uint64_t>(1, scratch_alignment / options_.element_bytes);
+    const std::uint64_t line = schedule_.unit() == step_unit::run_of_blocks
+                                   ? 1
+                                   : std::max<std::uint64_t>(1, scratch_alignment / options_.element_bytes);
     std::uint64_t end = 0;
     for (const scratch_shape& shape : program_.scratch()) {
-      const auto table = shape.like == space::in ? blocks_.in() : blocks_.out();
-      if (shape.like == space::scratch || shape.block >= table.size())
+      const auto length = length_of(shape);
+      if (!length)
         return error{errc::invalid_argument,
                      schedule_.name() + ": rank " + std::to_string(plan_.rank) + ", scratch block " +
                          std::to_string(scratch_.size()) +
-                         " is shaped like a block that does not exist: correct the generator"};
-      scratch_.push_back({end, table[shape.block].length});
-      end = (end + table[shape.block].length + line - 1) / line * line;
+                         (shape.like == space::scratch
+                              ? " serves blocks of any size: use a count that is a multiple of " +
+                                    std::to_string(schedule_.what().blocks) + " and grain 1"
+                              : " is shaped like a block that does not exist: correct the generator")};
+      scratch_.push_back({end, *length});
+      end = (end + *length + line - 1) / line * line;
     }
     plan_.scratch_bytes = end * options_.element_bytes;
     return std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<std::uint64_t> length_of(const scratch_shape& shape) const {
+    if (shape.like != space::scratch) {
+      const auto table = table_of(shape.like);
+      return shape.block < table.size() ? std::optional{table[shape.block].length} : std::nullopt;
+    }
+    const std::uint64_t length = blocks_.in().front().length;
+    for (const auto table : {blocks_.in(), blocks_.out()}) {
+      for (const extent& e : table) {
+        if (e.length != length) return std::nullopt;
+      }
+    }
+    return length;
   }
 
   [[nodiscard]] std::span<const extent> table_of(space where) const {
@@ -103,36 +119,28 @@ class lowerer {
 
   std::optional<error> place(step_index i) {
     const step& s = program_.steps()[i];
-    first_part_.push_back(parts_.size());
-    for (const auto& [used, ref] :
-         {std::pair{reads_src(s.kind), &s.src}, std::pair{writes_dst(s.kind), &s.dst}}) {
-      if (used && !in_range(*ref))
+    extent ends[2];
+    const std::pair<bool, const block_ref*> refs[2] = {{reads_src(s.kind), &s.src},
+                                                       {writes_dst(s.kind), &s.dst}};
+    for (int end = 0; end < 2; ++end) {
+      const auto [used, ref] = refs[end];
+      if (!used) continue;
+      if (!in_range(*ref) || (ref->count > 1 && schedule_.unit() == step_unit::block))
         return fault(i, "names " + describe(*ref) + ", but there are " +
                             std::to_string(table_of(ref->where).size()) +
-                            " blocks there: correct the schedule");
+                            " blocks there, to be moved as the algorithm's unit says: correct the schedule");
+      const auto run = run_of(*ref);
+      if (!run)
+        return fault(i, "takes " + describe(*ref) +
+                            " as one run, but the block table leaves holes there: use a table without holes");
+      ends[end] = *run;
     }
-    if (copies_onto_itself(s)) return std::nullopt;
-    if (options_.pieces == 1) return place_part(i, s.src, s.dst);
-    for (std::uint32_t b = 0; b < s.count(); ++b) {
-      auto fault = place_part(i, {s.src.where, s.src.block + b, 1}, {s.dst.where, s.dst.block + b, 1});
-      if (fault) return fault;
-    }
-    return std::nullopt;
-  }
-
-  std::optional<error> place_part(step_index i, const block_ref& src, const block_ref& dst) {
-    const step& s = program_.steps()[i];
-    const auto from = reads_src(s.kind) ? run_of(src) : extent{};
-    const auto to = writes_dst(s.kind) ? run_of(dst) : extent{};
-    if (!from || !to)
-      return fault(i, "takes " + describe(from ? dst : src) +
-                          " as one run, but the block table leaves holes there: cut it into pieces or use a "
-                          "table without holes");
-    if (reads_src(s.kind) && writes_dst(s.kind) && from->length != to->length)
-      return fault(i, "joins " + describe(src) + " and " + describe(dst) + ", which hold " +
-                          std::to_string(from->length) + " and " + std::to_string(to->length) +
+    if (refs[0].first && refs[1].first && ends[0].length != ends[1].length)
+      return fault(i, "joins " + describe(s.src) + " and " + describe(s.dst) + ", which hold " +
+                          std::to_string(ends[0].length) + " and " + std::to_string(ends[1].length) +
                           " elements: use a count the schedule's blocks divide, or another schedule");
-    parts_.push_back({from->offset, to->offset, std::max(from->length, to->length)});
+    const std::uint64_t length = copies_onto_itself(s) ? 0 : std::max(ends[0].length, ends[1].length);
+    moved_.push_back({ends[0].offset, ends[1].offset, length});
     return std::nullopt;
   }
 
@@ -167,24 +175,21 @@ class lowerer {
     std::sort(waits.begin(), waits.end());
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
 
-    std::vector<step_index> kept;
-    const std::size_t end = i + 1 < first_part_.size() ? first_part_[i + 1] : parts_.size();
-    for (std::size_t p = first_part_[i]; p < end; ++p) {
-      const std::uint64_t begin = cut_at(parts_[p].length, piece, options_.pieces);
-      const std::uint64_t length = cut_at(parts_[p].length, piece + 1, options_.pieces) - begin;
-      if (length == 0) continue;
-      made.src_offset = (parts_[p].src + begin) * options_.element_bytes;
-      made.dst_offset = (parts_[p].dst + begin) * options_.element_bytes;
-      made.length = length * options_.element_bytes;
-      made.dependencies = static_cast<std::uint32_t>(waits.size());
-      if (made.send_edge != no_edge) made.send_sequence = count_message(made.send_edge, made.length);
-      if (made.recv_edge != no_edge) made.recv_sequence = count_message(made.recv_edge, made.length);
-      kept.push_back(static_cast<step_index>(plan_.steps.size()));
-      plan_.steps.push_back(made);
-      waits_.insert(waits_.end(), waits.begin(), waits.end());
+    const std::uint64_t begin = cut_at(moved_[i].length, piece, options_.pieces);
+    const std::uint64_t length = cut_at(moved_[i].length, piece + 1, options_.pieces) - begin;
+    if (length == 0) {
+      stands_for_[i] = std::move(waits);  // passed on to whoever waits for this step
+      return;
     }
-    // A step that moves nothing passes on what it waited for.
-    stands_for_[i] = kept.empty() ? std::move(waits) : std::move(kept);
+    made.src_offset = (moved_[i].src + begin) * options_.element_bytes;
+    made.dst_offset = (moved_[i].dst + begin) * options_.element_bytes;
+    made.length = length * options_.element_bytes;
+    made.dependencies = static_cast<std::uint32_t>(waits.size());
+    if (made.send_edge != no_edge) made.send_sequence = count_message(made.send_edge, made.length);
+    if (made.recv_edge != no_edge) made.recv_sequence = count_message(made.recv_edge, made.length);
+    stands_for_[i] = {static_cast<step_index>(plan_.steps.size())};
+    plan_.steps.push_back(made);
+    waits_.insert(waits_.end(), waits.begin(), waits.end());
   }
 
   std::uint32_t count_message(std::uint32_t e, std::uint64_t length) {
@@ -212,8 +217,7 @@ class lowerer {
   const block_map& blocks_;
   rank_program program_;
   std::vector<extent> scratch_;
-  std::vector<part> parts_;
-  std::vector<std::size_t> first_part_;              ///< per step of the program
+  std::vector<moved_memory> moved_;                  ///< per step of the program
   std::vector<std::vector<step_index>> stands_for_;  ///< per step, whom its successors wait for in this piece
   std::vector<step_index> waits_;                    ///< per plan step in order, the plan steps it waits for
   std::map<std::tuple<rank_t, channel_t, direction>, std::uint32_t> edge_index_;
@@ -244,6 +248,10 @@ result<plan> lower(const algorithm& schedule, rank_t rank, const block_map& bloc
                                              " bytes in " + std::to_string(options.pieces) +
                                              " pieces: ranks are 0 to " + std::to_string(what.ranks - 1) +
                                              ", bytes and pieces at least 1"};
+  if (options.pieces > 1 && schedule.unit() == step_unit::run_of_blocks)
+    return error{errc::invalid_argument, schedule.name() +
+                                             ": moves runs of blocks, which cannot be cut into " +
+                                             std::to_string(options.pieces) + " pieces: use 1"};
   if (!schedule.allows(options.form))
     return error{errc::invalid_argument,
                  schedule.name() + ": not sound " +

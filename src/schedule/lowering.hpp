@@ -18,7 +18,8 @@ struct lowering_options {
   /// Every block is cut into this many pieces as equal as elements allow, and the schedule runs once per
   /// piece, one run behind the other on every edge: a fused step forwards piece 0 while piece 1 is still to
   /// come, and no message is longer than a piece. What cannot deadlock whole cannot deadlock in pieces,
-  /// because the runs could also follow each other. All ranks must use the same number.
+  /// because the runs could also follow each other. All ranks must use the same number. Algorithms whose
+  /// steps move runs of blocks take 1 only.
   std::uint32_t pieces = 1;
 };
 

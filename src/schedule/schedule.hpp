@@ -84,7 +84,8 @@ struct step {
   [[nodiscard]] std::uint32_t count() const noexcept { return reads_src(kind) ? src.count : dst.count; }
 };
 
-/// A scratch block is as large as the in or out block it is shaped like, on the same rank.
+/// A scratch block is as large as the in or out block it is shaped like, on the same rank. Shaped like
+/// `scratch`: it serves blocks of different cuts in turn, and works only where all blocks are equally long.
 struct scratch_shape {
   space like = space::out;
   std::uint32_t block = 0;
@@ -98,6 +99,7 @@ class rank_program {
   }
   /// One more scratch block; returns its number.
   std::uint32_t add_scratch(scratch_shape shape);
+  void shape_scratch(std::uint32_t block, scratch_shape shape) { scratch_[block] = shape; }
   void reserve(std::size_t steps);
 
   [[nodiscard]] std::span<const step> steps() const noexcept { return steps_; }
@@ -115,12 +117,16 @@ class rank_program {
 /// In which forms of call an algorithm's memory accesses are sound.
 enum class placement_support : std::uint8_t { both, out_of_place_only, in_place_only };
 
+/// What a step moves. Only single blocks can be cut into pieces (see lowering.hpp): a step may wait for a
+/// part of a run, and which pieces hold that part depends on all blocks before it.
+enum class step_unit : std::uint8_t { block, run_of_blocks };
+
 class algorithm {
  public:
   using generator = std::function<rank_program(rank_t)>;
   algorithm(std::string name, definition what, generator make,
-            placement_support support = placement_support::both)
-      : name_{std::move(name)}, what_{what}, support_{support}, make_{std::move(make)} {}
+            placement_support support = placement_support::both, step_unit unit = step_unit::block)
+      : name_{std::move(name)}, what_{what}, support_{support}, unit_{unit}, make_{std::move(make)} {}
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const definition& what() const noexcept { return what_; }
@@ -128,6 +134,7 @@ class algorithm {
     return support_ == placement_support::both ||
            (form == placement::in_place) == (support_ == placement_support::in_place_only);
   }
+  [[nodiscard]] step_unit unit() const noexcept { return unit_; }
   /// The steps of one rank, made anew. Precondition: 0 ≤ rank < what().ranks.
   [[nodiscard]] rank_program program(rank_t rank) const { return make_(rank); }
 
@@ -135,6 +142,7 @@ class algorithm {
   std::string name_;
   definition what_;
   placement_support support_;
+  step_unit unit_;
   generator make_;
 };
 
