@@ -334,7 +334,7 @@ class epoll_backend final : public backend {
   int epoll_ = -1;
   detail::doorbell bell_;
   detail::io_list submitted_;
-  detail::io_list cancelled_;  // after they had waited
+  detail::io_list cancelled_;      // after they had waited
   std::vector<fd_queues> queues_;  // by fd; grows with the highest number seen
   std::size_t outstanding_ = 0;
   std::size_t waiting_ = 0;  // in queues_

@@ -1,8 +1,10 @@
 #include <chorale/async/frame_pool.hpp>
 
 #include <array>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace chorale {
 namespace {
@@ -57,6 +59,13 @@ void free_frame(void* frame, std::size_t size) noexcept {
   if (size > largest_pooled_frame || local.ended) return ::operator delete(frame);
   auto& list = local.lists[class_of(size)];
   list = ::new (frame) free_frame_node{list};
+}
+
+void abandon_frame(void* frame) {
+  static std::mutex guard;
+  static auto& abandoned = *new std::vector<void*>;
+  const std::lock_guard lock{guard};
+  abandoned.push_back(frame);
 }
 
 std::uint64_t frame_heap_allocations() noexcept { return local.heap_allocations; }

@@ -15,6 +15,9 @@ inline constexpr std::size_t largest_pooled_frame = 4096;
 [[nodiscard]] void* allocate_frame(std::size_t size);
 void free_frame(void* frame, std::size_t size) noexcept;
 
+/// Lets a suspended frame be for ever. It stays reachable, so that leak checkers see the intention.
+void abandon_frame(void* frame);
+
 /// How often the calling thread went to the global allocator for a frame. Tests assert that it stands still.
 [[nodiscard]] std::uint64_t frame_heap_allocations() noexcept;
 

@@ -20,6 +20,7 @@ class [[nodiscard]] result {
   result(chorale::error why)
       : state_{std::in_place_index<1>, std::move(why)} {}  // NOLINT(google-explicit-constructor)
   result(errc code)
+    requires(!std::is_same_v<T, errc>)
       : state_{std::in_place_index<1>, chorale::error{code}} {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }

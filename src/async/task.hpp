@@ -164,7 +164,7 @@ class [[nodiscard]] task {
   }
 
   /// Gives the frame up, never to be freed: for what can not go on and holds what may not be destroyed.
-  void abandon() noexcept { frame_ = {}; }
+  void abandon() noexcept { abandon_frame(std::exchange(frame_, {}).address()); }
 
   /// For drivers: the frame stays owned by this task.
   [[nodiscard]] std::coroutine_handle<promise_type> frame() const noexcept { return frame_; }
