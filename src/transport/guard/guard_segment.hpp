@@ -66,6 +66,7 @@ struct alignas(64) revoke_line {
   std::atomic<std::int32_t> culprit;
   std::atomic<std::int32_t> origin;
   std::atomic<std::int32_t> detail;
+  std::atomic<std::uint64_t> lane;
   std::atomic<std::uint64_t> ticket;
 };
 
@@ -81,11 +82,15 @@ static_assert(sizeof(robust_node) == 16);
 /// A first-in-first-out edge between two host-mates for the frames of frame.hpp.
 struct alignas(64) mailbox {
   static constexpr std::size_t capacity = 14;
-  struct alignas(64) counter {
-    std::atomic<std::uint64_t> value;
+  struct alignas(64) writer_line {
+    std::atomic<std::uint64_t> written;  ///< frames ever
+    std::atomic<std::uint32_t> blocked;  ///< 1: frames wait for room; the reader rings after taking some
   };
-  counter head;  ///< frames ever written
-  counter tail;  ///< frames ever read
+  struct alignas(64) reader_line {
+    std::atomic<std::uint64_t> read;  ///< frames ever
+  };
+  writer_line head;
+  reader_line tail;
   std::array<std::array<std::byte, 64>, capacity> frames;
 };
 static_assert(sizeof(mailbox) == 1024);
