@@ -6,10 +6,14 @@ namespace chorale {
 
 std::string_view name_of(collective_kind kind) noexcept {
   switch (kind) {
-    case collective_kind::none: break;
-    case collective_kind::all_reduce: return "all_reduce";
-    case collective_kind::message: return "send/recv";
-    case collective_kind::barrier: return "barrier";
+    case collective_kind::none:
+      break;
+    case collective_kind::all_reduce:
+      return "all_reduce";
+    case collective_kind::message:
+      return "send/recv";
+    case collective_kind::barrier:
+      return "barrier";
   }
   return "unknown";
 }
@@ -43,11 +47,14 @@ result<void> validate(const call& c, rank_t rank, rank_t ranks) {
     if (c.peer == rank) return bad("a rank cannot exchange messages with itself; copy the buffer");
   }
   if (c.kind == collective_kind::barrier || c.count == 0) return {};
-  if (c.count > std::numeric_limits<std::uint64_t>::max() / 16) return bad("the count is too large to be one");
+  if (c.count > std::numeric_limits<std::uint64_t>::max() / 16)
+    return bad("the count is too large to be one");
   const bool reads = c.kind == collective_kind::all_reduce || c.sending;
   const bool writes = c.kind == collective_kind::all_reduce || !c.sending;
   if ((reads && !c.in) || (writes && !c.out)) return bad("a buffer is null but the count is not zero");
-  const auto misaligned = [&](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % size_of(c.type) != 0; };
+  const auto misaligned = [&](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % size_of(c.type) != 0;
+  };
   if ((reads && misaligned(c.in)) || (writes && misaligned(c.out)))
     return bad("a buffer is not aligned to its elements of " + std::to_string(size_of(c.type)) + " bytes");
   if (reads && writes && c.in != c.out && c.in < c.out + c.bytes() && c.out < c.in + c.bytes())

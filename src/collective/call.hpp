@@ -1,14 +1,14 @@
 // What the application asked for, as plain data, and the signature that peers compare.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-
 #include <chorale/async/clock.hpp>
 #include <chorale/async/result.hpp>
 #include <chorale/kernels/dtype.hpp>
 #include <chorale/transport/signature.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
 
 namespace chorale {
 

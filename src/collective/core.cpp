@@ -1,12 +1,11 @@
 #include <chorale/collective/core.hpp>
-
-#include <cassert>
-#include <utility>
-
 #include <chorale/collective/message_execution.hpp>
 #include <chorale/collective/plan_execution.hpp>
 #include <chorale/collective/tiny_exchange.hpp>
 #include <chorale/transport/shm_wire.hpp>
+
+#include <cassert>
+#include <utility>
 
 namespace chorale {
 namespace {
@@ -40,7 +39,8 @@ core::core(core_setup setup)
   for (rank_t r = 0; r < size_; ++r) {
     if (r == rank_) continue;
     const auto index = static_cast<std::size_t>(r);
-    pairs_[index] = std::make_unique<pair>(r, std::move(setup.wires[index]), static_cast<arrival_judge&>(*this));
+    pairs_[index] =
+        std::make_unique<pair>(r, std::move(setup.wires[index]), static_cast<arrival_judge&>(*this));
   }
   default_lane_ = &lane_of(default_lane);
   ++default_lane_->handles;
@@ -55,6 +55,15 @@ core::~core() {
 }
 
 void core::guard_with(std::unique_ptr<membership> guarded) noexcept { guarded_ = std::move(guarded); }
+
+void core::leave() noexcept {
+  if (running_ != 0)
+    revoke_all(error{errc::cancelled, "the communicator was destroyed during the operation"});
+  // What has been sent is handed over to the wires by now, except what waits for room: push once more.
+  for (auto& link : pairs_)
+    if (link) link->progress(0);
+  if (guarded_) static_cast<void>(guarded_->leave(last_ticket()));
+}
 
 // Lanes and tickets.
 
@@ -73,8 +82,9 @@ result<lane_state*> core::open_lane(std::uint64_t key) {
     return default_lane_;
   }
   if (ended_keys_.contains(key))
-    return error{errc::invalid_state, "lane " + std::to_string(key) +
-                                          " was used and dropped in this epoch; keep its handle, or take another key"};
+    return error{errc::invalid_state,
+                 "lane " + std::to_string(key) +
+                     " was used and dropped in this epoch; keep its handle, or take another key"};
   lane_state& lane = lane_of(key);
   ++lane.handles;
   return &lane;
@@ -182,7 +192,8 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
                   ? lane.cause
                   : error{errc::revoked, "the lane ended: " + lane.cause.message(), lane.cause.culprit()};
   } else if (lane.running == 0 && running_lanes_ >= max_lanes_) {
-    why_not = error{errc::too_many_lanes, std::to_string(running_lanes_) + " lanes have operations in flight"};
+    why_not =
+        error{errc::too_many_lanes, std::to_string(running_lanes_) + " lanes have operations in flight"};
   }
   error unusable;
   in_flight& op = why_not ? static_cast<in_flight&>(new_message_execution()) : new_execution(what, unusable);
@@ -232,7 +243,8 @@ void core::finish(in_flight& op, error outcome) noexcept {
   if (op.is_reported_) guarded_->done(op.reported_);
   (op.previous_ ? op.previous_->next_ : lane.first) = op.next_;
   (op.next_ ? op.next_->previous_ : lane.last) = op.previous_;
-  if (!(op.ticket_ & message_ticket)) lane.history[op.ticket_ % lane.history.size()] = {op.ticket_, op.signature_};
+  if (!(op.ticket_ & message_ticket))
+    lane.history[op.ticket_ % lane.history.size()] = {op.ticket_, op.signature_};
   --running_;
   if (--lane.running == 0) --running_lanes_;
   close_handle(lane);
@@ -303,7 +315,8 @@ bool core::judge_early(in_flight& op) noexcept {
 
 // Failure of a lane.
 
-void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, const error& elsewhere) noexcept {
+void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket,
+                    const error& elsewhere) noexcept {
   if (lane.ended()) return;
   ++lane.handles;  // stays while we are in here
   lane.cause = at_ticket;
@@ -314,7 +327,8 @@ void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, con
   close_handle(lane);
 }
 
-void core::tell_lane_ended(const lane_state& lane, std::uint64_t ticket, const lane_revoke_body& body) noexcept {
+void core::tell_lane_ended(const lane_state& lane, std::uint64_t ticket,
+                           const lane_revoke_body& body) noexcept {
   for (auto& link : pairs_)
     if (link) link->send_lane_revoke(lane.key, ticket, body);
 }
@@ -346,9 +360,9 @@ void core::lane_revoked(rank_t from, const frame_header& header, const lane_revo
   if (cause_ || ended_keys_.contains(header.lane)) return;
   lane_state& lane = lane_of(header.lane);
   const auto cause = static_cast<errc>(body.cause);
-  const std::string detail = cause == errc::mismatch
-                                 ? who_called(body.other, body.other_call, body.culprit, body.culprit_call)
-                                 : "rank " + std::to_string(from) + " ended lane " + std::to_string(header.lane);
+  const std::string detail =
+      cause == errc::mismatch ? who_called(body.other, body.other_call, body.culprit, body.culprit_call)
+                              : "rank " + std::to_string(from) + " ended lane " + std::to_string(header.lane);
   const error why{cause, detail, body.culprit};
   end_lane(lane, header.ticket, why, error{errc::revoked, "the lane ended: " + why.message(), body.culprit});
 }
@@ -372,7 +386,8 @@ void core::revoke_all(error why) noexcept {
 
 void core::link_violated(rank_t from, const char* how) noexcept {
   if (cause_) return;
-  if (guarded_) static_cast<void>(guarded_->revoke(revoke_scope::all, 0, errc::protocol_error, from, last_ticket()));
+  if (guarded_)
+    static_cast<void>(guarded_->revoke(revoke_scope::all, 0, errc::protocol_error, from, last_ticket()));
   revoke_all(error{errc::protocol_error, how, from});
 }
 

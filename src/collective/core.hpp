@@ -1,22 +1,22 @@
 // One communicator epoch from the inside: lanes, tickets, judgement of arrivals, failure, and the pools of
 // operations. Executions (plan_execution, message_execution, tiny_exchange) move the data.
 //
-// Belongs to its engine's thread; the guard's threads enter only through the `guard_sink` methods, which write one
-// cause and ring the engine's doorbell. A poller of its engine: it sleeps when nothing is in flight.
+// Belongs to its engine's thread; the guard's threads enter only through the `guard_sink` methods, which
+// write one cause and ring the engine's doorbell. A poller of its engine: it sleeps when nothing is in
+// flight.
 #pragma once
-
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
 #include <chorale/async/engine.hpp>
 #include <chorale/collective/lane.hpp>
 #include <chorale/collective/selection.hpp>
 #include <chorale/transport/guard/guard.hpp>
 #include <chorale/transport/pair.hpp>
+
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 namespace chorale {
 
@@ -62,7 +62,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
   /// The last handle on a lane that does nothing ends its key for this epoch.
   void close_handle(lane_state& lane) noexcept;
 
-  /// Takes the next ticket of `lane` for a call. Must be followed by `start` or `drop`, or the lane is revoked.
+  /// Takes the next ticket of `lane` for a call. Must be followed by `start` or `drop`, or the lane is
+  /// revoked.
   [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, const call& what);
   /// Starts the call. The operation may have finished on return. Never null.
   in_flight* start(lane_state& lane, std::uint64_t ticket, const call& what);
@@ -81,14 +82,18 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void revoke_all(error why) noexcept;
   [[nodiscard]] const error& cause() const noexcept { return cause_; }
   /// A cause from a guard thread waits to be acted on: cheap, for loops that spin.
-  [[nodiscard]] bool cause_pending() const noexcept { return cause_phase_.load(std::memory_order_relaxed) == 2; }
+  [[nodiscard]] bool cause_pending() const noexcept {
+    return cause_phase_.load(std::memory_order_relaxed) == 2;
+  }
 
   /// Gives the epoch its guard; from then on failures spread and deaths are learnt.
   void guard_with(std::unique_ptr<membership> guarded) noexcept;
-  /// What a member's guard calls in place of a membership in tests and simulation.
-  std::function<void(const revoke&)> spread;
+  /// Ends what is still in flight and announces `left`. Nothing may be called afterwards.
+  void leave() noexcept;
 
-  [[nodiscard]] std::uint64_t last_ticket() const noexcept { return last_ticket_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t last_ticket() const noexcept {
+    return last_ticket_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] std::size_t in_flight_count() const noexcept { return running_; }
 
   // poller
@@ -117,7 +122,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void link_violated(rank_t from, const char* how) noexcept override;
 
   lane_state& lane_of(std::uint64_t key);
-  [[nodiscard]] in_flight* find(const lane_state& lane, rank_t from, const frame_header& header) const noexcept;
+  [[nodiscard]] in_flight* find(const lane_state& lane, rank_t from,
+                                const frame_header& header) const noexcept;
   /// Messages that came before the call are compared now; false when one differs.
   bool judge_early(in_flight& op) noexcept;
   void end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, const error& elsewhere) noexcept;
@@ -171,7 +177,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
     static void fired(operation& op) noexcept;
     core& self;
   };
-  patience patience_{*this};      // while operations wait, for what only time tells
+  patience patience_{*this};       // while operations wait, for what only time tells
   std::vector<error> lost_links_;  // by rank; held back for a moment, in case the guard knows the cause
   time_point links_expire_ = never;
 

@@ -1,12 +1,13 @@
 // An operation between its call and its end: who it is, how it ended, and who wants to know.
 //
-// Owned by the communicator's pools. It ends exactly once, through `core::finish`; by then nothing refers to the
-// user's buffers any more. The handle that the application holds may go first: the communicator then adopts the
-// operation and recycles it when it ends. Engine's thread only.
+// Owned by the communicator's pools. It ends exactly once, through `core::finish`; by then nothing refers to
+// the user's buffers any more. The handle that the application holds may go first: the communicator then
+// adopts the operation and recycles it when it ends. Engine's thread only.
 #pragma once
 
 #include <chorale/async/timer.hpp>
 #include <chorale/collective/call.hpp>
+#include <chorale/collective/completion.hpp>
 #include <chorale/transport/guard/membership.hpp>
 
 namespace chorale {
@@ -30,11 +31,8 @@ class in_flight {
   [[nodiscard]] core& owner() const noexcept { return *core_; }
   [[nodiscard]] lane_state& lane() const noexcept { return *lane_; }
 
-  /// Called once at the end, unless `release` came first. Must not run user code.
-  struct observer {
-    void (*ended)(observer&) noexcept;
-  };
-  void observe(observer* by) noexcept { observer_ = by; }
+  /// Told at the end, unless `release` came first.
+  void observe(completion_observer* by) noexcept { observer_ = by; }
   /// The handle goes: a finished operation is recycled, a running one adopted.
   void release() noexcept;
 
@@ -62,7 +60,7 @@ class in_flight {
   call what_;
   signature signature_;
   error outcome_;
-  observer* observer_ = nullptr;
+  completion_observer* observer_ = nullptr;
   expiry expiry_;
   time_point since_{};
   bool finished_ = false;

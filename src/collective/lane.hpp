@@ -1,12 +1,12 @@
-// A lane: one order of matching calls, independent of every other. Made when first used or when a message for it
-// comes; holds what peers' messages are compared with.
+// A lane: one order of matching calls, independent of every other. Made when first used or when a message for
+// it comes; holds what peers' messages are compared with.
 #pragma once
+
+#include <chorale/collective/in_flight.hpp>
 
 #include <array>
 #include <cstdint>
 #include <vector>
-
-#include <chorale/collective/in_flight.hpp>
 
 namespace chorale {
 
@@ -28,7 +28,7 @@ struct lane_state {
   std::array<finished_call, 16> history{};
   /// Why the lane ended; errc::ok while it is alive.
   error cause;
-  std::uint64_t cause_ticket = 0;  ///< the call that it happened in
+  std::uint64_t cause_ticket = 0;       ///< the call that it happened in
   std::vector<std::uint64_t> sent;      ///< messages started to each rank; empty until the first
   std::vector<std::uint64_t> received;  ///< receives started from each rank
 

@@ -1,6 +1,5 @@
-#include <chorale/collective/message_execution.hpp>
-
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/message_execution.hpp>
 
 namespace chorale {
 

@@ -1,10 +1,9 @@
+#include <chorale/collective/core.hpp>
 #include <chorale/collective/plan_execution.hpp>
 
 #include <cassert>
 #include <cstring>
 #include <utility>
-
-#include <chorale/collective/core.hpp>
 
 namespace chorale {
 
@@ -26,10 +25,12 @@ void plan_execution::prepare(std::shared_ptr<const schedule::plan> plan, host_re
 }
 
 const std::byte* plan_execution::source(const plan_step& s) const noexcept {
-  const std::byte* base = what().kind == collective_kind::barrier ? reinterpret_cast<const std::byte*>(barrier_value_)
-                                                                   : what().in;
+  const std::byte* base = what().kind == collective_kind::barrier
+                              ? reinterpret_cast<const std::byte*>(barrier_value_)
+                              : what().in;
   if (s.src_space == space::out)
-    base = what().kind == collective_kind::barrier ? reinterpret_cast<const std::byte*>(barrier_value_ + 1) : what().out;
+    base = what().kind == collective_kind::barrier ? reinterpret_cast<const std::byte*>(barrier_value_ + 1)
+                                                   : what().out;
   if (s.src_space == space::scratch) base = scratch_.get();
   return base + s.src_offset;
 }
@@ -107,8 +108,10 @@ void plan_execution::issue(step_index s) noexcept {
       reduce_(to, local_first ? to : arriving, local_first ? arriving : to, step.length / element_);
       return step_done(s);
     }
-    case step_kind::send: return start_send(s, source(step));
-    default: return start_receive(s);
+    case step_kind::send:
+      return start_send(s, source(step));
+    default:
+      return start_receive(s);
   }
 }
 

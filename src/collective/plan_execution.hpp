@@ -1,17 +1,17 @@
 // The executor: walks a lowered plan, one state per step, driven by completions of the pairs.
 //
-// It knows no transport: steps become receives and sends of pairs, and end when those do. Nothing waits except by
-// returning; storage grows to the largest plan and stays. Completions may come inside a send or a receive, so ready
-// steps go through a list instead of recursion.
+// It knows no transport: steps become receives and sends of pairs, and end when those do. Nothing waits
+// except by returning; storage grows to the largest plan and stays. Completions may come inside a send or a
+// receive, so ready steps go through a list instead of recursion.
 #pragma once
-
-#include <memory>
-#include <vector>
 
 #include <chorale/collective/in_flight.hpp>
 #include <chorale/kernels/host_reduce.hpp>
 #include <chorale/schedule/plan.hpp>
 #include <chorale/transport/pair.hpp>
+
+#include <memory>
+#include <vector>
 
 namespace chorale {
 
@@ -41,9 +41,9 @@ class plan_execution final : public in_flight {
   struct step_state {
     std::uint32_t waits_for = 0;  // dependencies not finished
     bool done = false;
-    std::uint32_t send = none;    // index into sends_
+    std::uint32_t send = none;  // index into sends_
     std::uint32_t receive = none;
-    std::uint64_t spare = 0;      // offset in spare_ for a value that is only forwarded
+    std::uint64_t spare = 0;  // offset in spare_ for a value that is only forwarded
   };
 
   void lay_out();
@@ -60,7 +60,8 @@ class plan_execution final : public in_flight {
 
   static void on_sent(outgoing& m) noexcept;
   static void on_received(posted_receive& r) noexcept;
-  static void on_part(posted_receive& r, std::uint64_t offset, const std::byte* payload, std::uint64_t bytes) noexcept;
+  static void on_part(posted_receive& r, std::uint64_t offset, const std::byte* payload,
+                      std::uint64_t bytes) noexcept;
 
   std::shared_ptr<const schedule::plan> plan_;
   host_reduction reduce_ = nullptr;

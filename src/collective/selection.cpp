@@ -1,11 +1,10 @@
 #include <chorale/collective/selection.hpp>
-
-#include <cstdlib>
-#include <cstring>
-
 #include <chorale/schedule/generators.hpp>
 #include <chorale/schedule/lowering.hpp>
 #include <chorale/transport/frame.hpp>
+
+#include <cstdlib>
+#include <cstring>
 
 namespace chorale {
 namespace {
@@ -22,16 +21,20 @@ constexpr rank_t most_tiny_ranks = 16;
 
 result<schedule::algorithm> generate(algorithm_kind kind, rank_t ranks, std::uint64_t bytes) {
   switch (kind) {
-    case algorithm_kind::recursive_doubling: return schedule::recursive_doubling_all_reduce(ranks);
-    case algorithm_kind::ring: return schedule::ring_all_reduce(ranks);
+    case algorithm_kind::recursive_doubling:
+      return schedule::recursive_doubling_all_reduce(ranks);
+    case algorithm_kind::ring:
+      return schedule::ring_all_reduce(ranks);
     case algorithm_kind::slice_owner: {
-      // Streaming needs no staging memory; staging lets peers finish out of turn, which pays while parts are small.
+      // Streaming needs no staging memory; staging lets peers finish out of turn, which pays while parts are
+      // small.
       const bool staged = ranks > 2 && bytes <= std::uint64_t{1} << 20;
       return schedule::slice_owner_all_reduce(
           ranks, staged ? schedule::fold_style::staged : schedule::fold_style::streamed);
     }
     case algorithm_kind::automatic:
-    case algorithm_kind::tiny: break;
+    case algorithm_kind::tiny:
+      break;
   }
   return error{errc::invalid_state, "no schedule for algorithm " + std::string{name_of(kind)}};
 }
@@ -43,13 +46,14 @@ std::string_view name_of(algorithm_kind kind) noexcept { return names[static_cas
 result<algorithm_kind> parse_algorithm(std::string_view name) {
   for (std::size_t i = 0; i < std::size(names); ++i)
     if (names[i] == name) return static_cast<algorithm_kind>(i);
-  return error{errc::invalid_argument, "algorithm \"" + std::string{name} +
-                                           "\" is unknown; choose auto, tiny, recursive_doubling, slice_owner or ring"};
+  return error{errc::invalid_argument,
+               "algorithm \"" + std::string{name} +
+                   "\" is unknown; choose auto, tiny, recursive_doubling, slice_owner or ring"};
 }
 
 std::uint64_t selection_settings::encoded() const noexcept {
-  return std::uint64_t{static_cast<std::uint8_t>(forced)} | std::uint64_t{static_cast<std::uint8_t>(mode)} << 8 |
-         std::uint64_t{all_lines} << 16;
+  return std::uint64_t{static_cast<std::uint8_t>(forced)} |
+         std::uint64_t{static_cast<std::uint8_t>(mode)} << 8 | std::uint64_t{all_lines} << 16;
 }
 
 selection_settings selection_settings::decoded(std::uint64_t bits) noexcept {
@@ -76,11 +80,13 @@ result<selection_settings> selection_settings::from_environment() {
   if (s.mode == reproducibility::deterministic && s.forced != algorithm_kind::automatic &&
       s.forced != algorithm_kind::slice_owner && s.forced != algorithm_kind::tiny)
     return error{errc::invalid_argument, "CHORALE_DETERMINISTIC=1 folds in rank order, which " +
-                                             std::string{name_of(s.forced)} + " does not; unset CHORALE_ALGO"};
+                                             std::string{name_of(s.forced)} +
+                                             " does not; unset CHORALE_ALGO"};
   return s;
 }
 
-algorithm_kind choose_all_reduce(const selection_settings& settings, rank_t ranks, std::uint64_t bytes) noexcept {
+algorithm_kind choose_all_reduce(const selection_settings& settings, rank_t ranks,
+                                 std::uint64_t bytes) noexcept {
   const bool fits_line = settings.all_lines && bytes <= tiny_line::capacity && ranks <= most_tiny_ranks;
   if (settings.forced != algorithm_kind::automatic && (settings.forced != algorithm_kind::tiny || fits_line))
     return settings.forced;

@@ -1,8 +1,11 @@
 // Which algorithm serves a call, and the plans made for it.
 //
-// A pure function of what all ranks know alike: the call's signature, the number of ranks, and settings that rank 0
-// decided for everyone when the communicator was made. Nothing local takes part.
+// A pure function of what all ranks know alike: the call's signature, the number of ranks, and settings that
+// rank 0 decided for everyone when the communicator was made. Nothing local takes part.
 #pragma once
+
+#include <chorale/async/result.hpp>
+#include <chorale/schedule/plan.hpp>
 
 #include <compare>
 #include <cstdint>
@@ -11,12 +14,15 @@
 #include <memory>
 #include <string>
 
-#include <chorale/async/result.hpp>
-#include <chorale/schedule/plan.hpp>
-
 namespace chorale {
 
-enum class algorithm_kind : std::uint8_t { automatic = 0, tiny = 1, recursive_doubling = 2, slice_owner = 3, ring = 4 };
+enum class algorithm_kind : std::uint8_t {
+  automatic = 0,
+  tiny = 1,
+  recursive_doubling = 2,
+  slice_owner = 3,
+  ring = 4
+};
 [[nodiscard]] std::string_view name_of(algorithm_kind kind) noexcept;
 [[nodiscard]] result<algorithm_kind> parse_algorithm(std::string_view name);
 

@@ -1,10 +1,9 @@
+#include <chorale/collective/core.hpp>
 #include <chorale/collective/tiny_exchange.hpp>
+#include <chorale/transport/shm_wire.hpp>
 
 #include <cstddef>
 #include <cstring>
-
-#include <chorale/collective/core.hpp>
-#include <chorale/transport/shm_wire.hpp>
 
 namespace chorale {
 namespace {
@@ -19,7 +18,8 @@ Seat& seat_of(Member& member, std::size_t offset) noexcept {
 
 }  // namespace
 
-tiny_exchange::tiny_exchange(rank_t ranks) : seats_{std::make_unique<seat[]>(static_cast<std::size_t>(ranks))}, ranks_{ranks} {
+tiny_exchange::tiny_exchange(rank_t ranks)
+    : seats_{std::make_unique<seat[]>(static_cast<std::size_t>(ranks))}, ranks_{ranks} {
   for (rank_t r = 0; r < ranks; ++r) seats_[static_cast<std::size_t>(r)].home = this;
 }
 

@@ -1,16 +1,16 @@
-// The hand-written path for tiny all_reduce and barrier among host-mates: every rank writes one cache line to every
-// other and folds what comes, in rank order. One line transfer of latency; its oracle in tests is the slice-owner
-// schedule, which computes the same left fold.
+// The hand-written path for tiny all_reduce and barrier among host-mates: every rank writes one cache line to
+// every other and folds what comes, in rank order. One line transfer of latency; its oracle in tests is the
+// slice-owner schedule, which computes the same left fold.
 //
-// It first looks for the lines itself, for a moment, so that ranks that arrive together never suspend; what is
-// missing then is awaited like any other message.
+// It first looks for the lines itself, for a moment, so that ranks that arrive together never suspend; what
+// is missing then is awaited like any other message.
 #pragma once
-
-#include <memory>
 
 #include <chorale/collective/in_flight.hpp>
 #include <chorale/kernels/host_reduce.hpp>
 #include <chorale/transport/pair.hpp>
+
+#include <memory>
 
 namespace chorale {
 

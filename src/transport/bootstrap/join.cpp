@@ -55,7 +55,7 @@ bool worth_another_try(const error& e) noexcept {
 }  // namespace
 
 task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& config, time_point until,
- hello_purpose as) {
+                                                       hello_purpose as) {
   const environment& here = co_await this_environment{};
   duration pause = std::chrono::milliseconds{2};
   error last{errc::bootstrap_failed, "nobody answered"};
@@ -64,7 +64,7 @@ task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& c
     auto connected = co_await std::move(attempt);
     if (connected) {
       rendezvous_link link;
-      link.connection_ = frame_connection{*std::move(connected)};
+      link.connection_ = message_connection{*std::move(connected)};
       link.where_ = config.root.text();
       link.owner_ = ::getpid();
       co_return link;
@@ -87,7 +87,7 @@ task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& c
 
 task<result<member_table>> rendezvous_link::await_table(std::uint64_t after_epoch) {
   for (;;) {
-    task<result<frame>> receive = connection_.receive(largest_table);
+    task<result<message>> receive = connection_.receive(largest_table);
     auto got = co_await std::move(receive);
     if (!got) {
       const errc code = got.error().code();
@@ -120,8 +120,8 @@ task<result<member_table>> rendezvous_link::join(const member_record& record, ti
 }
 
 task<result<member_table>> rendezvous_link::ask_reset(std::uint64_t epoch,
-                                                    std::span<const rank_t> believed_dead,
-                                                    const member_record& record, time_point until) {
+                                                      std::span<const rank_t> believed_dead,
+                                                      const member_record& record, time_point until) {
   byte_writer body;
   body.put(epoch);
   body.put(static_cast<std::uint32_t>(believed_dead.size()));
@@ -140,7 +140,7 @@ task<result<member_table>> rendezvous_link::ask_reset(std::uint64_t epoch,
 
 task<error> rendezvous_link::next_loss(std::uint64_t epoch) {
   for (;;) {
-    task<result<frame>> receive = connection_.receive(largest_notice);
+    task<result<message>> receive = connection_.receive(largest_notice);
     auto got = co_await std::move(receive);
     if (!got) {
       const errc code = got.error().code();
@@ -159,7 +159,7 @@ task<error> rendezvous_link::next_loss(std::uint64_t epoch) {
 
 task<result<rank_t>> rendezvous_link::next_lost_origin() {
   for (;;) {
-    task<result<frame>> receive = connection_.receive(largest_notice);
+    task<result<message>> receive = connection_.receive(largest_notice);
     auto got = co_await std::move(receive);
     if (!got && got.error().code() == errc::cancelled) co_return std::move(got).error();
     if (!got) co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
@@ -174,7 +174,7 @@ task<result<rank_t>> rendezvous_link::next_lost_origin() {
 
 rendezvous_link::~rendezvous_link() {
   if (!connection_ || owner_ != ::getpid()) return;
-  const std::vector<std::byte> message = encode_frame(message_kind::bye, {});
+  const std::vector<std::byte> message = encode_message(message_kind::bye, {});
   (void)::send(connection_.fd(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

@@ -5,9 +5,9 @@
 #pragma once
 
 #include <chorale/transport/bootstrap/config.hpp>
-#include <chorale/transport/bootstrap/frame.hpp>
 #include <chorale/transport/bootstrap/hello.hpp>
 #include <chorale/transport/bootstrap/membership.hpp>
+#include <chorale/transport/bootstrap/message.hpp>
 
 #include <span>
 #include <vector>
@@ -29,13 +29,15 @@ class rendezvous_link {
   /// Hands in the record and waits for the table.
   [[nodiscard]] task<result<member_table>> join(const member_record& record, time_point until);
   /// Waits for the decision who goes on: the next epoch's table, or errc::excluded.
-  [[nodiscard]] task<result<member_table>> ask_reset(std::uint64_t epoch, std::span<const rank_t> believed_dead,
-                                                   const member_record& record, time_point until);
+  [[nodiscard]] task<result<member_table>> ask_reset(std::uint64_t epoch,
+                                                     std::span<const rank_t> believed_dead,
+                                                     const member_record& record, time_point until);
   /// Waits until the rendezvous reports a loss or a refusal, or is gone: always an error. May be stopped and
   /// repeated.
   [[nodiscard]] task<error> next_loss(std::uint64_t epoch);
 
-  /// For launchers: the next rank, as launched, that was lost; errc::no_decider when the rendezvous has ended.
+  /// For launchers: the next rank, as launched, that was lost; errc::no_decider when the rendezvous has
+  /// ended.
   [[nodiscard]] task<result<rank_t>> next_lost_origin();
 
   [[nodiscard]] int fd() const noexcept { return connection_.fd(); }
@@ -44,7 +46,7 @@ class rendezvous_link {
 
  private:
   task<result<member_table>> await_table(std::uint64_t after_epoch);
-  frame_connection connection_;
+  message_connection connection_;
   std::string where_;
   pid_t owner_ = 0;
 };

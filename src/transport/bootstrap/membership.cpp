@@ -57,14 +57,14 @@ result<member_table> decode_table(std::span<const std::byte> bytes) {
   table.nonce = in.take<std::uint64_t>();
   const std::size_t count = in.take<std::uint32_t>();
   if (count > in.left() / smallest_record)
-    return error{errc::protocol_error, "a member_table table is cut short"};
+    return error{errc::protocol_error, "a table of members is cut short"};
   table.members.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     table.members.push_back(decode_record(in));
     if (table.members.back().rank != static_cast<rank_t>(i))
-      return error{errc::protocol_error, "a member_table table is out of order"};
+      return error{errc::protocol_error, "a table of members is out of order"};
   }
-  if (!in.complete() || count == 0) return error{errc::protocol_error, "a member_table table is malformed"};
+  if (!in.complete() || count == 0) return error{errc::protocol_error, "a table of members is malformed"};
   return table;
 }
 

@@ -93,8 +93,8 @@ task<void> rendezvous::converse(unique_fd fd) {
 }
 
 task<void> rendezvous::converse_with_member(conversation& talk, rank_t origin) {
-  task<result<frame>> receive = talk.connection.receive(largest_request);
-  task<result<frame>> bounded = with_timeout(options_.hello_timeout, std::move(receive));
+  task<result<message>> receive = talk.connection.receive(largest_request);
+  task<result<message>> bounded = with_timeout(options_.hello_timeout, std::move(receive));
   auto first = co_await std::move(bounded);
   if (!first) co_return;
   const environment& here = co_await this_environment{};
@@ -126,8 +126,8 @@ task<void> rendezvous::converse_with_launcher(conversation& talk) {
   scope writing{here};
   writing.spawn(write_outbox(talk));
   watchers_.push_back(&talk);
-  push(talk, std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::watching, {})));
-  task<result<frame>> until_closed = talk.connection.receive(0);
+  push(talk, std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::watching, {})));
+  task<result<message>> until_closed = talk.connection.receive(0);
   (void)co_await std::move(until_closed);
   std::erase(watchers_, &talk);
   writing.request_stop();
@@ -157,7 +157,7 @@ task<void> rendezvous::write_outbox(conversation& talk) {
 
 task<void> rendezvous::read_requests(conversation& talk, seat& from) {
   for (;;) {
-    task<result<frame>> receive = talk.connection.receive(largest_request);
+    task<result<message>> receive = talk.connection.receive(largest_request);
     auto request = co_await std::move(receive);
     if (!request) {
       if (request.error().code() != errc::cancelled) mark_dead(from);
@@ -176,7 +176,7 @@ task<void> rendezvous::read_requests(conversation& talk, seat& from) {
   }
 }
 
-result<rendezvous::seat*> rendezvous::take_seat(const frame& first, rank_t claimed, conversation& talk) {
+result<rendezvous::seat*> rendezvous::take_seat(const message& first, rank_t claimed, conversation& talk) {
   if (failed_) return failed_;
   byte_reader in{first.body};
   member_record record = decode_record(in);
@@ -209,7 +209,7 @@ void rendezvous::publish() {
   byte_writer body;
   encode(table_, body);
   const auto message =
-      std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::table, body.bytes()));
+      std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::table, body.bytes()));
   for (seat& s : seats_) push(*s.talk, message);
 }
 
@@ -234,7 +234,7 @@ void rendezvous::fail_all(const error& why) {
     if (s.talk) push_error(*s.talk, why);
 }
 
-void rendezvous::handle_reset(seat& from, const frame& request) {
+void rendezvous::handle_reset(seat& from, const message& request) {
   byte_reader in{request.body};
   const auto epoch = in.take<std::uint64_t>();
   const auto believed = in.take<std::uint32_t>();
@@ -292,7 +292,7 @@ void rendezvous::decide() {
   byte_writer body;
   encode(table_, body);
   const auto message =
-      std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::table, body.bytes()));
+      std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::table, body.bytes()));
   for (seat* s : members) push(*s->talk, message);
 }
 
@@ -310,7 +310,7 @@ void rendezvous::mark_dead(seat& s) {
     body.put(s.rank);
     body.put(origin);
     const auto message =
-        std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::lost, body.bytes()));
+        std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::lost, body.bytes()));
     for (seat& other : seats_)
       if (other.talk && other.member() && !other.ended()) push(*other.talk, message);
     for (conversation* watcher : watchers_) push(*watcher, message);
@@ -349,7 +349,8 @@ void rendezvous::push(conversation& talk, shared_bytes bytes) {
 void rendezvous::push_error(conversation& talk, const error& why) {
   byte_writer body;
   encode(why, body);
-  push(talk, std::make_shared<const std::vector<std::byte>>(encode_frame(message_kind::refused, body.bytes())));
+  push(talk,
+       std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::refused, body.bytes())));
 }
 
 }  // namespace chorale

@@ -19,9 +19,9 @@
 #include <chorale/async/result.hpp>
 #include <chorale/async/scope.hpp>
 #include <chorale/transport/bootstrap/accept_loop.hpp>
-#include <chorale/transport/bootstrap/frame.hpp>
 #include <chorale/transport/bootstrap/hello.hpp>
 #include <chorale/transport/bootstrap/membership.hpp>
+#include <chorale/transport/bootstrap/message.hpp>
 #include <chorale/transport/socket.hpp>
 
 #include <deque>
@@ -73,7 +73,7 @@ class rendezvous {
   using shared_bytes = std::shared_ptr<const std::vector<std::byte>>;
   struct conversation {
     explicit conversation(unique_fd fd) noexcept : connection{std::move(fd)} {}
-    frame_connection connection;
+    message_connection connection;
     std::deque<shared_bytes> outbox;
     event output;
   };
@@ -99,10 +99,10 @@ class rendezvous {
   task<void> give_up_at(time_point deadline);
   task<void> decide_at(time_point deadline, std::uint64_t epoch);
 
-  [[nodiscard]] result<seat*> take_seat(const frame& first, rank_t claimed, conversation& talk);
+  [[nodiscard]] result<seat*> take_seat(const message& first, rank_t claimed, conversation& talk);
   void publish();
   void fail_all(const error& why);
-  void handle_reset(seat& from, const frame& request);
+  void handle_reset(seat& from, const message& request);
   void decide_if_heard();
   void decide();
   void mark_dead(seat& s);

@@ -1,5 +1,5 @@
 #include <chorale/async/io.hpp>
-#include <chorale/transport/bootstrap/frame.hpp>
+#include <chorale/transport/bootstrap/message.hpp>
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ constexpr std::size_t piece_size = 16 * 1024;
 
 }  // namespace
 
-std::vector<std::byte> encode_frame(message_kind kind, std::span<const std::byte> body) {
+std::vector<std::byte> encode_message(message_kind kind, std::span<const std::byte> body) {
   byte_writer out;
   out.put(static_cast<std::uint32_t>(body.size()));
   out.put(static_cast<std::uint16_t>(kind));
@@ -20,10 +20,10 @@ std::vector<std::byte> encode_frame(message_kind kind, std::span<const std::byte
   return std::move(out).take();
 }
 
-task<result<frame>> frame_connection::receive(std::size_t limit) {
+task<result<message>> message_connection::receive(std::size_t limit) {
   for (;;) {
     std::size_t wanted = header_size;
-    frame next;
+    message next;
     if (partial_.size() >= header_size) {
       byte_reader header{std::span{partial_}.first(header_size)};
       const std::size_t body_size = header.take<std::uint32_t>();
@@ -49,8 +49,8 @@ task<result<frame>> frame_connection::receive(std::size_t limit) {
   }
 }
 
-task<result<void>> frame_connection::send(message_kind kind, std::span<const std::byte> body) {
-  const std::vector<std::byte> bytes = encode_frame(kind, body);
+task<result<void>> message_connection::send(message_kind kind, std::span<const std::byte> body) {
+  const std::vector<std::byte> bytes = encode_message(kind, body);
   auto sent = co_await send_all(fd_.get(), bytes.data(), bytes.size());
   co_return sent;
 }

@@ -1,6 +1,6 @@
 // Messages on the connection between a member and the rendezvous: a size, a kind, a body.
 //
-// A `frame_connection` keeps what it has received of an unfinished message, so that a `receive` that was
+// A `message_connection` keeps what it has received of an unfinished message, so that a `receive` that was
 // stopped can be repeated without losing the place in the stream. One reader and one writer at a time; one
 // thread.
 #pragma once
@@ -25,25 +25,25 @@ enum class message_kind : std::uint16_t {
   watching = 7,  ///< rendezvous → launcher: you will be told of losses and of the end
 };
 
-struct frame {
+struct message {
   message_kind kind{};
   std::vector<std::byte> body;
 };
 
 /// Size (of the body, 32 bits), kind (16), zero (16), body.
-[[nodiscard]] std::vector<std::byte> encode_frame(message_kind kind, std::span<const std::byte> body);
+[[nodiscard]] std::vector<std::byte> encode_message(message_kind kind, std::span<const std::byte> body);
 
-class frame_connection {
+class message_connection {
  public:
-  frame_connection() = default;
-  explicit frame_connection(unique_fd fd) noexcept : fd_{std::move(fd)} {}
+  message_connection() = default;
+  explicit message_connection(unique_fd fd) noexcept : fd_{std::move(fd)} {}
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
 
   /// The next message; errc::link_lost when the peer has closed, errc::protocol_error when its body would
   /// exceed `limit` bytes.
-  [[nodiscard]] task<result<frame>> receive(std::size_t limit);
+  [[nodiscard]] task<result<message>> receive(std::size_t limit);
   [[nodiscard]] task<result<void>> send(message_kind kind, std::span<const std::byte> body);
 
  private:

@@ -1,0 +1,177 @@
+// communicator: a fixed group of ranks that call the same operations in the same order.
+//
+//   chorale::task<> work() {
+//     auto comm = co_await chorale::communicator::join();       // from the launcher's variables; alone
+//     without one co_await comm.all_reduce(std::span{gradient}, chorale::sum);
+//   }
+//
+// Made inside an engine, whose thread it then belongs to: one thread at a time, that one. Move-only. Calls on
+// one lane match across ranks in the order in which they were made; lanes are independent of each other.
+// Every await ends: with a value, or with an error that names rank, operation and cause. Destroying a
+// communicator tells the others that this rank has left. Element types: float for reductions in this version,
+// any arithmetic type of dtype.hpp for messages.
+#pragma once
+
+#include <chorale/api/ticket.hpp>
+#include <chorale/async/clock.hpp>
+#include <chorale/async/task.hpp>
+#include <chorale/kernels/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+namespace chorale {
+
+inline constexpr reduction sum = reduction::sum;
+inline constexpr reduction avg = reduction::avg;
+
+template <class T>
+inline constexpr dtype dtype_of = dtype::none;
+template <>
+inline constexpr dtype dtype_of<std::int8_t> = dtype::i8;
+template <>
+inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
+template <>
+inline constexpr dtype dtype_of<std::byte> = dtype::u8;
+template <>
+inline constexpr dtype dtype_of<std::int32_t> = dtype::i32;
+template <>
+inline constexpr dtype dtype_of<std::uint32_t> = dtype::u32;
+template <>
+inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
+template <>
+inline constexpr dtype dtype_of<std::uint64_t> = dtype::u64;
+template <>
+inline constexpr dtype dtype_of<float> = dtype::f32;
+template <>
+inline constexpr dtype dtype_of<double> = dtype::f64;
+
+/// A type whose values can be sent.
+template <class T>
+concept element = dtype_of<std::remove_cv_t<T>> != dtype::none;
+
+class communicator;
+
+/// A key's own order of calls. A handle; the last one dropped ends the key for this epoch.
+class lane {
+ public:
+  lane(lane&& other) noexcept
+      : inside_{std::exchange(other.inside_, nullptr)},
+        state_{other.state_},
+        refused_{std::move(other.refused_)} {}
+  lane& operator=(lane&& other) noexcept {
+    std::swap(inside_, other.inside_);
+    std::swap(state_, other.state_);
+    std::swap(refused_, other.refused_);
+    return *this;
+  }
+  ~lane();
+
+  /// out = the sum over all ranks, bitwise the same on every rank. In place with one span; else the two are
+  /// apart and of one length. Sums associate as the chosen algorithm says; see CHORALE_DETERMINISTIC.
+  ticket all_reduce(std::span<float> inout, reduction op = sum, deadline limit = {});
+  ticket all_reduce(std::span<const float> in, std::span<float> out, reduction op = sum, deadline limit = {});
+
+  /// To and from one rank; the n-th send of a rank to another on a lane meets the n-th receive there. Both
+  /// sides name the same count and type, else errc::mismatch.
+  template <element T>
+  ticket send(std::span<const T> from, rank_t to, deadline limit = {}) {
+    return message(const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from.data())), from.size(),
+                   dtype_of<T>, to, direction::out, limit);
+  }
+  template <element T>
+  ticket send(std::span<T> from, rank_t to, deadline limit = {}) {
+    return send(std::span<const T>{from}, to, limit);
+  }
+  template <element T>
+  ticket recv(std::span<T> into, rank_t from, deadline limit = {}) {
+    return message(reinterpret_cast<std::byte*>(into.data()), into.size(), dtype_of<T>, from, direction::in,
+                   limit);
+  }
+
+  /// Ends when every rank has called it.
+  ticket barrier(deadline limit = {});
+
+ private:
+  friend class communicator;
+  enum class direction : std::uint8_t { in, out };
+  lane(core* inside, lane_state* state) noexcept : inside_{inside}, state_{state} {}
+  explicit lane(error refused) noexcept : refused_{std::move(refused)} {}
+  ticket message(std::byte* data, std::size_t count, dtype type, rank_t peer, direction way, deadline limit);
+  ticket place(call what, deadline limit);
+  core* inside_ = nullptr;
+  lane_state* state_ = nullptr;
+  error refused_;
+};
+
+struct epoch;
+
+struct communicator_options {
+  /// Leave empty to take CHORALE_DETERMINISTIC. Rank 0's choice counts for all.
+  std::optional<bool> deterministic;
+  /// Leave empty to take CHORALE_ALGO: auto, tiny, recursive_doubling, slice_owner, ring. Rank 0's choice
+  /// counts.
+  std::string algorithm;
+};
+
+class communicator {
+ public:
+  /// Joins the job that the launcher's variables describe (docs/launchers.md); a job of one without a
+  /// launcher. Throws errc::bootstrap_failed, errc::secret_refused, errc::invalid_argument, … with what was
+  /// waited for.
+  [[nodiscard]] static task<communicator> join(communicator_options options = {});
+
+  communicator(communicator&&) noexcept;
+  communicator& operator=(communicator&&) noexcept;
+  ~communicator();
+
+  [[nodiscard]] rank_t rank() const noexcept;
+  [[nodiscard]] rank_t size() const noexcept;
+  /// This rank's number in the job as launched; ranks move up when a reset leaves some behind.
+  [[nodiscard]] rank_t launched_as() const noexcept;
+  [[nodiscard]] std::uint64_t epoch_number() const noexcept;
+  /// What ended this epoch; errc::ok while nothing has.
+  [[nodiscard]] const error& cause() const noexcept;
+  /// "shm", "tcp", or "self": how bytes reach a rank.
+  [[nodiscard]] std::string_view transport_to(rank_t peer) const noexcept;
+
+  ticket all_reduce(std::span<float> inout, reduction op = sum, deadline limit = {}) {
+    return lane_.all_reduce(inout, op, limit);
+  }
+  ticket all_reduce(std::span<const float> in, std::span<float> out, reduction op = sum,
+                    deadline limit = {}) {
+    return lane_.all_reduce(in, out, op, limit);
+  }
+  template <element T>
+  ticket send(std::span<T> from, rank_t to, deadline limit = {}) {
+    return lane_.send(from, to, limit);
+  }
+  template <element T>
+  ticket recv(std::span<T> into, rank_t from, deadline limit = {}) {
+    return lane_.recv(into, from, limit);
+  }
+  ticket barrier(deadline limit = {}) { return lane_.barrier(limit); }
+
+  /// An order of calls of its own, by key (0 is the communicator's own). Calls on a handle that could not be
+  /// had end with its error.
+  [[nodiscard]] lane lane_for(std::uint64_t key);
+  [[nodiscard]] lane operator[](std::uint64_t key) { return lane_for(key); }
+
+  /// After a failure: the survivors go on as a new epoch with new ranks. Every survivor calls it; operations
+  /// of the old epoch have ended by then. Throws errc::excluded when the others went on without this rank,
+  /// errc::no_decider when nobody is left to decide.
+  [[nodiscard]] task<void> reset();
+
+ private:
+  explicit communicator(std::unique_ptr<epoch> current);
+  std::unique_ptr<epoch> current_;
+  std::vector<std::unique_ptr<epoch>>
+      quarantined_;  // old epochs: their memory may still be written to by peers
+  lane lane_;
+};
+
+}  // namespace chorale

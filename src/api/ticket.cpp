@@ -1,0 +1,61 @@
+#include <chorale/api/ticket.hpp>
+#include <chorale/collective/core.hpp>
+
+namespace chorale::detail {
+
+in_flight* start_call(call_place& place) {
+  core& inside = *place.inside;
+  if (!inside.loop().in_loop()) {
+    drop_call(place);
+    place.refused =
+        error{errc::invalid_state,
+              "a communicator was used outside its engine's thread; post() the work to that engine"};
+    return nullptr;
+  }
+  in_flight* op = inside.start(*place.lane, place.number, place.what);
+  place = {};
+  return op;
+}
+
+void drop_call(call_place& place) noexcept {
+  if (!place.inside) return;
+  place.inside->drop(*place.lane, place.number, place.what);
+  place.inside = nullptr;
+}
+
+void release(in_flight& op) noexcept { op.release(); }
+
+bool finished(const in_flight& op) noexcept { return op.finished(); }
+
+error take_outcome(in_flight& op) {
+  error outcome = op.outcome();
+  op.release();
+  return outcome;
+}
+
+error operation_awaiter::take() {
+  if (!op_) return std::move(place_.refused);
+  return take_outcome(*std::exchange(op_, nullptr));
+}
+
+bool operation_awaiter::wait(std::coroutine_handle<> waiting, const environment* env) noexcept {
+  core& inside = op_->owner();
+  if (!suspend(waiting, env, &inside.loop())) {
+    const errc reason = stop_reason();
+    inside.revoke_lane(op_->lane(), op_->ticket(), reason);
+    return false;  // ended inside revoke_lane
+  }
+  op_->observe(this);
+  return true;
+}
+
+void operation_awaiter::on_stop(suspension& base) noexcept {
+  auto& self = static_cast<operation_awaiter&>(base);
+  self.op_->owner().revoke_lane(self.op_->lane(), self.op_->ticket(), self.stop_reason());
+}
+
+void operation_awaiter::on_end(completion_observer& base) noexcept {
+  static_cast<operation_awaiter&>(base).finish();
+}
+
+}  // namespace chorale::detail
