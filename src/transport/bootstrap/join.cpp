@@ -138,8 +138,9 @@ task<result<member_table>> rendezvous_link::ask_reset(std::uint64_t epoch,
   co_return table;
 }
 
-task<error> rendezvous_link::next_loss(std::uint64_t epoch) {
+task<error> rendezvous_link::first_loss(std::uint64_t epoch) {
   for (;;) {
+    if (epoch_of_loss_ == epoch) co_return error{errc::peer_lost, "reported by the rendezvous", lost_};
     task<result<message>> receive = connection_.receive(largest_notice);
     auto got = co_await std::move(receive);
     if (!got) {
@@ -152,8 +153,9 @@ task<error> rendezvous_link::next_loss(std::uint64_t epoch) {
     byte_reader in{got->body};
     const auto of_epoch = in.take<std::uint64_t>();
     const auto rank = in.take<rank_t>();
-    if (in.overrun() || of_epoch != epoch) continue;
-    co_return error{errc::peer_lost, "reported by the rendezvous", rank};
+    if (in.overrun()) continue;
+    epoch_of_loss_ = of_epoch;
+    lost_ = rank;
   }
 }
 

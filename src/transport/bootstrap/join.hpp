@@ -32,9 +32,9 @@ class rendezvous_link {
   [[nodiscard]] task<result<member_table>> ask_reset(std::uint64_t epoch,
                                                      std::span<const rank_t> believed_dead,
                                                      const member_record& record, time_point until);
-  /// Waits until the rendezvous reports a loss or a refusal, or is gone: always an error. May be stopped and
-  /// repeated.
-  [[nodiscard]] task<error> next_loss(std::uint64_t epoch);
+  /// Waits until the rendezvous reports a loss in this epoch, or is gone: always an error. Ends at once when
+  /// a loss of the epoch has been reported before. May be stopped and repeated.
+  [[nodiscard]] task<error> first_loss(std::uint64_t epoch);
 
   /// For launchers: the next rank, as launched, that was lost; errc::no_decider when the rendezvous has
   /// ended.
@@ -49,6 +49,8 @@ class rendezvous_link {
   message_connection connection_;
   std::string where_;
   pid_t owner_ = 0;
+  std::uint64_t epoch_of_loss_ = 0;
+  rank_t lost_ = no_rank;
 };
 
 }  // namespace chorale

@@ -173,7 +173,7 @@ error mesh_builder::describe_missing() const {
 
 task<void> mesh_builder::watch_losses() {
   if (!link_) co_return;
-  task<error> loss = link_.next_loss(table_.epoch);
+  task<error> loss = link_.first_loss(table_.epoch);
   error why = co_await std::move(loss);
   if (why.code() == errc::cancelled || why.code() == errc::timed_out) co_return;
   lost_ = std::move(why);
