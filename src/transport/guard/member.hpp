@@ -154,9 +154,9 @@ class member {
   member_line& line_;
   revoke_line& revoked_;
   std::vector<view> views_;
+  announcer announcer_;  // before the links, which tell it when they close
   std::deque<mate> mates_;
   std::deque<control_link> links_;
-  announcer announcer_;
   std::optional<announcement> announcement_;
   bool entered_ = false;
   bool left_ = false;

@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(every_way_arrives_over_edges_in_few_steps) {
             const auto edges = control_neighbours(here, size);
             BOOST_REQUIRE(std::binary_search(edges.begin(), edges.end(), next));
             here = next;
-            BOOST_REQUIRE(++steps <= std::bit_width(static_cast<unsigned>(size)));
+            BOOST_REQUIRE(++steps <= static_cast<int>(std::bit_width(static_cast<unsigned>(size))));
           }
         }
       }
@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(options_come_from_the_environment_or_say_which_variable_is_
 }
 
 BOOST_AUTO_TEST_CASE(messages_name_rank_signal_and_lane) {
-  revoke r;
+  chorale::revoke r;
   r.cause = errc::peer_lost;
   r.culprit = 2;
   r.origin = 0;

@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <iostream>
 #include <stdexcept>
 #include <utility>
 
@@ -241,6 +242,8 @@ void world::close_all() noexcept {
 }
 
 void world::run(const body& f) {
+  std::cout.flush();
+  std::fflush(nullptr);  // or a child that a sanitizer ends prints it again
   for (rank_t rank = 0; rank < size(); ++rank) {
     const pid_t child = ::fork();
     if (child < 0) throw std::runtime_error{"fork"};
