@@ -15,8 +15,11 @@
 #include <chorale/async/operation.hpp>
 
 #include <cassert>
+#include <concepts>
 #include <coroutine>
+#include <cstdint>
 #include <exception>
+#include <memory>
 #include <new>
 #include <optional>
 #include <type_traits>
@@ -46,9 +49,18 @@ inline constexpr bool transfer_is_tail_call = CHORALE_TRANSFER_IS_TAIL_CALL != 0
 /// Queues a resumption on the environment's engine; returns false when there is none.
 bool schedule_on(const environment* env, operation& op) noexcept;
 
-class promise_base : public pooled_frame, public operation {
+/// A resumption on its way through the ready queue.
+struct hop : operation {
+  explicit hop(std::coroutine_handle<> to) noexcept : operation{resume}, target{to} {}
+  std::coroutine_handle<> target;
+  static void resume(operation& op) noexcept { static_cast<hop&>(op).target.resume(); }
+};
+
+// The layout does not depend on how this translation unit transfers control: an unoptimised program may use
+// an optimised library.
+class promise_base : public pooled_frame {
  public:
-  promise_base() noexcept : operation{resume_target} {}
+  promise_base() noexcept {}
   promise_base(const promise_base&) = delete;
   promise_base& operator=(const promise_base&) = delete;
 
@@ -60,7 +72,7 @@ class promise_base : public pooled_frame, public operation {
     void await_resume() const noexcept {}
     template <class Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) const noexcept {
-      return ended.promise().hop_to(ended.promise().target_);
+      return ended.promise().transfer_to(ended.promise().waiting_);
     }
   };
   [[nodiscard]] final_awaiter final_suspend() const noexcept { return {}; }
@@ -69,53 +81,57 @@ class promise_base : public pooled_frame, public operation {
   std::coroutine_handle<> start(std::coroutine_handle<> self, std::coroutine_handle<> waiting,
                                 const environment* env) noexcept {
     env_ = env;
-    if constexpr (transfer_is_tail_call) {
-      target_ = waiting;
-      return self;
-    } else {
-      waiting_ = waiting;
-      target_ = self;
-      return hop_to(self);
-    }
+    waiting_ = waiting;
+    return transfer_to(self);
   }
 
  private:
-  std::coroutine_handle<> hop_to(std::coroutine_handle<> next) noexcept {
-    if constexpr (transfer_is_tail_call) {
-      return next;
-    } else {
-      target_ = next;
-      if (!schedule_on(env_, *this)) return take_target();
-      return std::noop_coroutine();
+  std::coroutine_handle<> transfer_to(std::coroutine_handle<> next) noexcept {
+    if constexpr (!transfer_is_tail_call) {
+      if (schedule_on(env_, *::new (&hop_) hop{next})) return std::noop_coroutine();
     }
+    return next;
   }
-  // The first hop resumes this coroutine, the second its awaiter.
-  std::coroutine_handle<> take_target() noexcept {
-    return std::exchange(target_, std::exchange(waiting_, std::coroutine_handle<>{}));
-  }
-  static void resume_target(operation& op) noexcept { static_cast<promise_base&>(op).take_target().resume(); }
 
   const environment* env_ = nullptr;
-  std::coroutine_handle<> target_;
   std::coroutine_handle<> waiting_;
+  union {
+    hop hop_;  // alive only while queued
+  };
 };
 
+/// Where a coroutine's end is kept until its awaiter takes it. By hand, because a variant's destructor is
+/// dear on this path.
 template <class T>
 class task_promise : public promise_base {
  public:
+  task_promise() noexcept {}
+  ~task_promise() {
+    if (state_ == state::value) std::destroy_at(&value_);
+    if (state_ == state::failed) std::destroy_at(&failure_);
+  }
   task<T> get_return_object() noexcept;
   template <std::convertible_to<T> U>
   void return_value(U&& value) {
-    outcome_.template emplace<1>(std::forward<U>(value));
+    ::new (&value_) T(std::forward<U>(value));
+    state_ = state::value;
   }
-  void unhandled_exception() noexcept { outcome_.template emplace<2>(std::current_exception()); }
+  void unhandled_exception() noexcept {
+    ::new (&failure_) std::exception_ptr{std::current_exception()};
+    state_ = state::failed;
+  }
   T take() {
-    if (outcome_.index() == 2) std::rethrow_exception(std::get<2>(std::move(outcome_)));
-    return std::get<1>(std::move(outcome_));
+    if (state_ == state::failed) std::rethrow_exception(std::move(failure_));
+    return std::move(value_);
   }
 
  private:
-  std::variant<std::monostate, T, std::exception_ptr> outcome_;
+  enum class state : std::uint8_t { running, value, failed };
+  union {
+    T value_;
+    std::exception_ptr failure_;
+  };
+  state state_ = state::running;
 };
 
 template <>
