@@ -1,11 +1,15 @@
 // The schedules chorale writes itself. Each is correct for every number of ranks, in place and out of place;
 // the checker's tests hold that. Arguments out of range give errc::invalid_argument, nothing else can fail.
 //
-// | generator          | messages per rank | bytes sent per rank | expression                              |
-// |--------------------|-------------------|---------------------|-----------------------------------------|
-// | ring               | 2(n − 1) per chan.| 2(n − 1)/n · size   | one chain per block, computed once      |
-// | recursive doubling | ⌈log2 n⌉ to +2    | ⌈log2 n⌉ to +1 · size | one tree over neighbours, in rank order
-// | | slice owner        | 2(n − 1)          | 2(n − 1)/n · size   | left fold in rank order |
+// What an all_reduce of S bytes over n ranks costs each rank, and the expression it evaluates:
+//   ring                2(n - 1) messages per channel, 2S(n - 1)/n bytes; one chain per block, computed once
+//   recursive doubling  log2 n messages of S bytes (two more for the ranks beyond a power of two); one tree
+//                       over neighbours in rank order
+//   slice owner         2(n - 1) messages, 2S(n - 1)/n bytes; the left fold in rank order
+//   chain               2 messages of S bytes, up and down at once when cut; the left fold in rank order
+//
+// Rings need edges that hold two messages (see checker.hpp), all others one. A ring channel keeps one message
+// per rank moving: two channels let a rank receive the next while it sends the last.
 #pragma once
 
 #include <chorale/async/result.hpp>
@@ -43,6 +47,9 @@ enum class fold_style : std::uint8_t {
 [[nodiscard]] result<algorithm> slice_owner_all_reduce(rank_t ranks, fold_style fold = fold_style::staged);
 [[nodiscard]] result<algorithm> slice_owner_reduce_scatter(rank_t ranks,
                                                            fold_style fold = fold_style::staged);
+/// Up the ranks to the sum and back down: for vectors long enough to be cut into many more pieces than ranks.
+[[nodiscard]] result<algorithm> chain_all_reduce(rank_t ranks);
+
 /// Everyone sends its share to everyone.
 [[nodiscard]] result<algorithm> direct_all_gather(rank_t ranks);
 

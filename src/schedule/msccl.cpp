@@ -20,6 +20,8 @@ namespace {
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
 constexpr std::int64_t most_ranks = 1 << 16;
 constexpr std::int64_t most_blocks = 1 << 20;
+/// Blocks of all GPUs together, and blocks moved by all steps together: what following the data costs.
+constexpr std::int64_t most_in_all = 1 << 26;
 
 /// Errors raised while reading; never leaves this file. Reading recurses through elements, and a throw keeps
 /// that readable.
@@ -95,6 +97,13 @@ class reader {
     return value;
   }
 
+  void charge(pugi::xml_node at, std::int64_t blocks) {
+    in_all_ += blocks;
+    if (in_all_ > most_in_all)
+      refuse(at, "brings the algorithm to more than " + std::to_string(most_in_all) +
+                     " chunks held or moved: use fewer GPUs or chunks");
+  }
+
   void read_header(pugi::xml_node algo) {
     name_ = algo.attribute("name").value();
     if (name_.empty()) name_ = origin_;
@@ -113,6 +122,7 @@ class reader {
       blocks /= static_cast<std::uint32_t>(what_.ranks);
     }
     what_.blocks = blocks;
+    charge(algo, what_.ranks * (std::int64_t{what_.in_blocks()} + what_.out_blocks()));
     const bool in_place = number(algo, "inplace", 0, 1) == 1;
     const bool out_of_place = number(algo, "outofplace", 0, 1) == 1;
     if (!in_place && !out_of_place) refuse(algo, "is neither inplace nor outofplace: set one to 1");
@@ -125,8 +135,9 @@ class reader {
     number(gpu, "i_chunks", 0, what_.in_blocks());
     number(gpu, "o_chunks", 0, what_.out_blocks());
     rank_program program;
-    for (std::int64_t s = number(gpu, "s_chunks", 0, most_blocks); s > 0; --s)
-      program.add_scratch({space::scratch, 0});
+    const std::int64_t scratch = number(gpu, "s_chunks", 0, most_blocks);
+    charge(gpu, scratch);
+    for (std::int64_t s = 0; s < scratch; ++s) program.add_scratch({space::scratch, 0});
     std::vector<thread_block> blocks;
     std::set<std::pair<rank_t, channel_t>> sending;
     std::set<std::pair<rank_t, channel_t>> receiving;
@@ -178,6 +189,7 @@ class reader {
       refuse(node, "has type=\"" + std::string{type} + "\": use s, r, cpy, re, rrc, rcs, rrs, rrcs or nop");
     s.made.kind = found->second;
     const auto count = static_cast<std::uint32_t>(number(node, "cnt", 1, most_blocks));
+    charge(node, count);
     if (count > 1) unit_ = step_unit::run_of_blocks;
     if (reads_src(s.made.kind)) s.made.src = read_blocks(node, "srcbuf", "srcoff", count);
     if (writes_dst(s.made.kind)) s.made.dst = read_blocks(node, "dstbuf", "dstoff", count);
@@ -272,6 +284,7 @@ class reader {
   definition what_;
   placement_support support_ = placement_support::both;
   step_unit unit_ = step_unit::block;
+  std::int64_t in_all_ = 0;
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ void passes(const chorale::result<algorithm>& made, check_options options, expre
 void all_reduces_pass(rank_t n) {
   passes(ring_all_reduce(n), {}, expression::same_everywhere);
   passes(recursive_doubling_all_reduce(n), {.slots = 1}, expression::same_everywhere);
+  passes(chain_all_reduce(n), {.slots = 1}, expression::left_fold);
   passes(slice_owner_all_reduce(n, fold_style::staged), {.slots = 1}, expression::left_fold);
   passes(slice_owner_all_reduce(n, fold_style::streamed), {.slots = 1}, expression::left_fold);
 }

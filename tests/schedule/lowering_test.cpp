@@ -146,6 +146,7 @@ BOOST_AUTO_TEST_CASE(every_generator_computes_what_the_definition_says) {
       try_schedule(ring_all_gather(n, channels, order), t, false);
       try_schedule(recursive_doubling_all_reduce(n), t, false);
       try_schedule(direct_all_gather(n), t, false);
+      try_schedule(chain_all_reduce(n), t, true);
       for (const fold_style fold : {fold_style::staged, fold_style::streamed}) {
         try_schedule(slice_owner_all_reduce(n, fold), t, true);
         try_schedule(slice_owner_reduce_scatter(n, fold), t, true);
@@ -242,6 +243,7 @@ BOOST_AUTO_TEST_CASE(bad_requests_are_refused_with_the_reason) {
   BOOST_TEST(!ring_all_reduce(4, 0).has_value());
   BOOST_TEST(!ring_all_reduce(3, 1, {0, 1, 1}).has_value());
   BOOST_TEST(!recursive_doubling_all_reduce(-1).has_value());
+  BOOST_TEST(!chain_all_reduce(0).has_value());
   BOOST_TEST(!slice_owner_all_reduce(0).has_value());
 
   const algorithm broken{

@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <string>
 
 namespace {
@@ -196,6 +197,36 @@ BOOST_AUTO_TEST_CASE(bad_files_are_refused_with_line_and_advice) {
   const auto absent = load_msccl(folder + "absent.xml");
   BOOST_REQUIRE(!absent.has_value());
   BOOST_TEST(absent.error().detail().find("cannot be read") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_text_is_refused_or_judged_never_trusted) {
+  const std::uint64_t seed = std::random_device{}();
+  BOOST_TEST_MESSAGE("seed " << seed);
+  std::mt19937_64 random{seed};
+  const std::string letters = "0123456789-<>/\"= irscopn";
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = exchange;
+    for (std::uint64_t change = random() % 3 + 1; change > 0; --change)
+      text[random() % text.size()] = letters[random() % letters.size()];
+    const auto made = parse_msccl(text, "damaged.xml");
+    if (!made) {
+      BOOST_TEST(made.error().detail().starts_with("damaged.xml:"), "seed " << seed << ": " << why(made));
+      continue;
+    }
+    for (const placement form : {placement::out_of_place, placement::in_place}) {
+      const auto report = check(*made, {.form = form, .required = expression::any});
+      // What passes must also compute the sum.
+      if (report) BOOST_TEST(sums(*made, form, 7, 1), "seed " << seed << ", round " << round);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(greedy_files_are_refused) {
+  complains(replaced(exchange, "", "nchunksperloop=\"1\"", "nchunksperloop=\"9999999\""), {"test.xml:1"});
+  const std::string many =
+      "<algo nchunksperloop=\"1048576\" ngpus=\"65536\" coll=\"allreduce\" inplace=\"1\" "
+      "outofplace=\"1\"></algo>";
+  complains(many, {"test.xml:1", "held or moved"});
 }
 
 BOOST_AUTO_TEST_SUITE_END()
