@@ -32,9 +32,10 @@ result<rank_t> rank_in(const member_table& table, rank_t origin) {
                                    std::to_string(table.epoch)};
 }
 
-// The part that joining and resetting share: the table is there, connect.
-task<result<world>> enter_epoch(world w, member_table table, const mesh_listeners& listeners,
-                                time_point started, time_point until) {
+// The part that joining and resetting share: the table is there, connect. On failure `w` keeps its
+// rendezvous.
+task<result<void>> enter_epoch(world& w, member_table table, const mesh_listeners& listeners,
+                               time_point started, time_point until) {
   const environment& here = co_await this_environment{};
   const auto rank = rank_in(table, w.config.rank);
   if (!rank) co_return rank.error();
@@ -51,7 +52,7 @@ task<result<world>> enter_epoch(world w, member_table table, const mesh_listener
   w.peers = std::move(made->peers);
   w.spent.strangers = made->strangers;
   w.spent.mesh = here.loop->now() - connecting;
-  co_return w;
+  co_return result<void>{};
 }
 
 }  // namespace
@@ -92,29 +93,37 @@ task<result<world>> bootstrap(bootstrap_config config) {
   task<result<member_table>> joining = w.rendezvous.join(mine, until);
   auto table = co_await std::move(joining);
   if (!table) co_return std::move(table).error();
-  task<result<world>> entering = enter_epoch(std::move(w), *std::move(table), *listeners, started, until);
-  auto entered = co_await std::move(entering);
-  co_return entered;
+  task<result<void>> entering = enter_epoch(w, *std::move(table), *listeners, started, until);
+  const auto entered = co_await std::move(entering);
+  if (!entered) co_return entered.error();
+  co_return w;
 }
 
 task<result<world>> reset_world(world old, std::vector<rank_t> believed_dead) {
   const environment& here = co_await this_environment{};
   const time_point started = here.loop->now();
   const time_point until = std::min(deadline{old.config.timeout}.from(started), here.deadline);
-  const auto listeners = mesh_listeners::open(old.config, old.rendezvous.local());
-  if (!listeners) co_return listeners.error();
-  const member_record mine = record_of(old.config, old.rank, *listeners);
-  task<result<member_table>> asking = old.rendezvous.ask_reset(old.epoch, believed_dead, mine, until);
-  auto table = co_await std::move(asking);
-  if (!table) co_return std::move(table).error();
   world next;
   next.config = std::move(old.config);
   next.hosted = std::move(old.hosted);
   next.rendezvous = std::move(old.rendezvous);
-  old.peers.clear();
-  task<result<world>> entering = enter_epoch(std::move(next), *std::move(table), *listeners, started, until);
-  auto entered = co_await std::move(entering);
-  co_return entered;
+  next.rank = old.rank;
+  next.epoch = old.epoch;
+  for (;;) {
+    const auto listeners = mesh_listeners::open(next.config, next.rendezvous.local());
+    if (!listeners) co_return listeners.error();
+    const member_record mine = record_of(next.config, next.rank, *listeners);
+    task<result<member_table>> asking = next.rendezvous.ask_reset(next.epoch, believed_dead, mine, until);
+    auto table = co_await std::move(asking);
+    if (!table) co_return std::move(table).error();
+    old.peers.clear();
+    task<result<void>> entering = enter_epoch(next, *std::move(table), *listeners, started, until);
+    const auto entered = co_await std::move(entering);
+    if (entered) co_return next;
+    // A rank ended while the new epoch was being connected: the others ask again, and so does this one.
+    if (entered.error().code() != errc::peer_lost || here.stop_requested()) co_return entered.error();
+    believed_dead.assign(1, entered.error().culprit());
+  }
 }
 
 }  // namespace chorale

@@ -18,6 +18,8 @@ namespace chorale {
 /// The next epoch, among those who ask for it. `old` is consumed: its sockets close, its rendezvous goes on.
 /// Every survivor calls it; `believed_dead` are ranks of `old` and only advice: who asks is alive.
 /// errc::excluded when the others went on without this rank, errc::no_decider when the rendezvous is gone.
+/// When a rank ends while the new epoch is being connected the next one is asked for at once, so epochs may
+/// be skipped.
 [[nodiscard]] task<result<world>> reset_world(world old, std::vector<rank_t> believed_dead);
 
 }  // namespace chorale

@@ -140,6 +140,9 @@ result<address> root_from(const variable_lookup& variables, const place& p) {
     if (!root->is_unix() && root->port() == 0)
       return bad_variable("CHORALE_ROOT", *text,
                           "port 0 can not be met; write the port that rank 0 shall listen on");
+    if (root->is_wildcard())
+      return bad_variable("CHORALE_ROOT", *text,
+                          "write an address of rank 0's host that the other ranks can reach");
     return root;
   }
   if (p.size == 1) return address::unix_abstract("chorale-alone-" + random_hex(12));

@@ -175,7 +175,8 @@ task<void> mesh_builder::watch_losses() {
   if (!link_) co_return;
   task<error> loss = link_.first_loss(table_.epoch);
   error why = co_await std::move(loss);
-  if (why.code() == errc::cancelled || why.code() == errc::timed_out) co_return;
+  // A rendezvous that has ended takes nothing away from the table: the mesh may still become complete.
+  if (why.code() != errc::peer_lost) co_return;
   lost_ = std::move(why);
   done_.set();
 }

@@ -1,0 +1,325 @@
+// `chorale run` as its users meet it: exit codes, times, messages. CHORALE_TOOL and CHORALE_RANK_PROGRAM say
+// where the programs are.
+#include <boost/test/unit_test.hpp>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using std::chrono::milliseconds;
+using moment = std::chrono::steady_clock::time_point;
+
+struct outcome {
+  int code = -1;
+  std::string output;  // both streams
+  milliseconds took{};
+  [[nodiscard]] bool says(std::string_view text) const { return output.find(text) != std::string::npos; }
+};
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  BOOST_TEST_REQUIRE(value, name << " is not set; run this through meson test");
+  return value;
+}
+
+struct running {
+  pid_t pid;
+  int output;
+  moment started;
+};
+
+running start(const std::vector<std::string>& prefix, const std::vector<std::string>& arguments) {
+  std::array<int, 2> ends{};
+  BOOST_TEST_REQUIRE(::pipe(ends.data()) == 0);
+  std::vector<std::string> command = prefix;
+  command.push_back(variable("CHORALE_TOOL"));
+  command.push_back("run");
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& c : command) pointers.push_back(c.data());
+  pointers.push_back(nullptr);
+  const moment started = std::chrono::steady_clock::now();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(ends[1], 1);
+    ::dup2(ends[1], 2);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    ::execvp(pointers[0], pointers.data());
+    ::_exit(99);
+  }
+  ::close(ends[1]);
+  return {pid, ends[0], started};
+}
+
+// Reads until `text` came, the end, or ten seconds.
+void read_until(running& r, outcome& o, std::string_view text) {
+  std::array<char, 4096> buffer{};
+  while (!o.says(text)) {
+    pollfd waiting{r.output, POLLIN, 0};
+    if (::poll(&waiting, 1, 10'000) <= 0) return;
+    const ssize_t got = ::read(r.output, buffer.data(), buffer.size());
+    if (got <= 0) return;
+    o.output.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+outcome finish(running r, outcome o = {}) {
+  read_until(r, o, std::string_view{"\0never", 6});
+  int status = 0;
+  ::waitpid(r.pid, &status, 0);
+  o.took = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - r.started);
+  o.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ::close(r.output);
+  return o;
+}
+
+outcome run(std::vector<std::string> options, const std::vector<std::string>& program) {
+  options.push_back("--");
+  options.push_back(variable("CHORALE_RANK_PROGRAM"));
+  options.insert(options.end(), program.begin(), program.end());
+  return finish(start({}, options));
+}
+
+BOOST_AUTO_TEST_SUITE(running_jobs)
+
+BOOST_AUTO_TEST_CASE(all_ranks_end_well) {
+  for (const char* n : {"1", "2", "5"}) {
+    const outcome o = run({"-n", n, "--tag-output"}, {"ok"});
+    BOOST_TEST_CONTEXT(o.output) {
+      BOOST_TEST(o.code == 0);
+      BOOST_TEST(o.says(std::string{"[0] rank 0 of "} + n));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_killed_rank_is_reported_and_ends_the_job_within_a_second) {
+  const outcome o = run({"-n", "4"}, {"kill", "2"});
+  BOOST_TEST_CONTEXT(o.output) {
+    BOOST_TEST(o.code == 137);
+    BOOST_TEST(o.says("rank 2 (pid "));
+    BOOST_TEST(o.says("was killed by signal 9 (SIGKILL)"));
+    BOOST_TEST(o.says("3 other ranks were ended"));
+    BOOST_TEST((o.took < milliseconds{3000}));  // starting included; a loaded machine too
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_ignore_sigterm_are_killed) {
+  const outcome o = run({"-n", "3"}, {"stubborn", "1"});
+  BOOST_TEST(o.code == 137);
+  BOOST_TEST((o.took < milliseconds{4000}));
+}
+
+BOOST_AUTO_TEST_CASE(the_first_failing_rank_gives_the_exit_code) {
+  const outcome o = run({"-n", "3", "--grace", "0"}, {"exit", "1", "42"});
+  BOOST_TEST(o.code == 42);
+  BOOST_TEST(o.says("exited with code 42"));
+}
+
+BOOST_AUTO_TEST_CASE(survivors_may_go_on) {
+  for (const char* victim : {"0", "2"}) {
+    const outcome o = run({"-n", "3", "--on-loss", "continue"}, {"reset", victim});
+    BOOST_TEST_CONTEXT(o.output) {
+      BOOST_TEST(o.code == 0);
+      BOOST_TEST(o.says("rank 0 of 2, epoch 2, 1 mates"));
+      BOOST_TEST(o.says("rank 1 of 2, epoch 2, 1 mates"));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_time_limit_ends_the_job) {
+  const outcome o = run({"-n", "2", "--timeout", "0.5"}, {"wait"});
+  BOOST_TEST(o.code == 124);
+  BOOST_TEST(o.says("--timeout"));
+}
+
+BOOST_AUTO_TEST_CASE(signals_are_passed_on) {
+  running r = start({}, {"-n", "2", "--", variable("CHORALE_RANK_PROGRAM"), "wait"});
+  outcome o;
+  read_until(r, o, "rank 0 of 2");
+  read_until(r, o, "rank 1 of 2");
+  ::kill(r.pid, SIGTERM);
+  o = finish(r, std::move(o));
+  BOOST_TEST(o.code == 143);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_end_with_their_launcher) {
+  running r = start({}, {"-n", "2", "--", variable("CHORALE_RANK_PROGRAM"), "wait"});
+  outcome o;
+  read_until(r, o, "rank 0 of 2");
+  read_until(r, o, "rank 1 of 2");
+  ::kill(r.pid, SIGKILL);
+  // The pipe reports its end only when the last rank has gone.
+  o = finish(r, std::move(o));
+  BOOST_TEST(o.code == 137);
+  BOOST_TEST((o.took < milliseconds{5000}));
+}
+
+BOOST_AUTO_TEST_CASE(variables_reach_the_ranks) {
+  const outcome o =
+      finish(start({}, {"-n", "2", "--env", "GREETING=hello", "--env", "CHORALE_HOSTID=h", "--", "sh", "-c",
+                        "echo $GREETING from $CHORALE_RANK of $CHORALE_SIZE at $CHORALE_HOSTID"}));
+  BOOST_TEST(o.code == 0);
+  BOOST_TEST(o.says("hello from 1 of 2 at h"));
+}
+
+BOOST_AUTO_TEST_CASE(each_run_has_its_own_secret) {
+  const std::vector<std::string> show{"-n", "1", "--", "sh", "-c", "echo $CHORALE_SECRET"};
+  const outcome first = finish(start({}, show));
+  BOOST_TEST(first.output.size() == 65U);
+  BOOST_TEST((finish(start({}, show)).output != first.output));
+}
+
+BOOST_AUTO_TEST_CASE(output_is_tagged_by_whole_lines) {
+  const outcome o = finish(start(
+      {}, {"-n", "2", "--tag-output", "--", "sh", "-c", "printf 'one '; printf 'line\\nand'; echo err >&2"}));
+  BOOST_TEST(o.says("[0] one line\n"));
+  BOOST_TEST(o.says("[1] and\n"));
+  BOOST_TEST(o.says("[1] err\n"));
+}
+
+BOOST_AUTO_TEST_CASE(binding_gives_each_rank_its_cpus) {
+  const outcome o = finish(
+      start({}, {"-n", "2", "--bind", "core", "--", "sh", "-c", "grep Cpus_allowed_list /proc/self/status"}));
+  BOOST_TEST(o.code == 0);
+  const auto first = o.output.find('\n');
+  if (std::thread::hardware_concurrency() >= 2)
+    BOOST_TEST((o.output.substr(0, first) != o.output.substr(first + 1, o.output.size() - first - 2)));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_use_is_explained) {
+  const auto with = [](std::vector<std::string> arguments) { return finish(start({}, arguments)); };
+  const outcome no_program = with({"-n", "2", "--", "no-such-program-anywhere"});
+  BOOST_TEST(no_program.code == 2);
+  BOOST_TEST(no_program.says("found neither in PATH nor beside"));
+  const outcome no_root = with({"-n", "1", "--nodes", "2", "--", "true"});
+  BOOST_TEST(no_root.code == 2);
+  BOOST_TEST(no_root.says("--root"));
+  const outcome bad_node =
+      with({"-n", "1", "--nodes", "2", "--node", "2", "--root", "127.0.0.1:9", "--", "true"});
+  BOOST_TEST(bad_node.says("--node 2 does not exist"));
+  BOOST_TEST(with({"-n", "0", "--", "true"}).code != 0);
+  BOOST_TEST(with({"--help"}).says("Examples:"));
+}
+
+// --- several hosts: network namespaces joined by a veth pair
+// ----------------------------------------------------------
+
+int shell(const std::string& command) { return std::system(("(" + command + ") >/dev/null 2>&1").c_str()); }
+
+boost::test_tools::assertion_result namespaces_work(boost::unit_test::test_unit_id) {
+  if (::geteuid() == 0 && shell("ip netns add chorale-probe") == 0 &&
+      shell("ip netns del chorale-probe") == 0)
+    return true;
+  boost::test_tools::assertion_result no{false};
+  no.message() << "network namespaces need root and the ip command";
+  return no;
+}
+
+struct two_hosts {
+  two_hosts() {
+    const std::string id = std::to_string(::getpid());
+    names = {"chorale-a" + id, "chorale-b" + id};
+    (void)shell("ip netns add " + names[0] + " && ip netns add " + names[1]);
+    (void)shell("ip link add va netns " + names[0] + " type veth peer name vb netns " + names[1]);
+    for (int i = 0; i < 2; ++i) {
+      const std::string in = "ip -n " + names[static_cast<std::size_t>(i)] + " ";
+      const std::string device = i == 0 ? "va" : "vb";
+      (void)shell(in + "addr add 10.77.0." + std::to_string(i + 1) + "/24 dev " + device);
+      // The same address on both hosts, as the bridges of container runtimes have it: nobody is reached
+      // there.
+      (void)shell(in + "link add br7 type veth peer name br7x && " + in +
+                  "addr add 172.17.0.1/16 dev br7 && " + in + "link set br7 up && " + in +
+                  "link set br7x up");
+      (void)shell(in + "link set lo up");
+      (void)shell(in + "link set " + device + " up");
+    }
+  }
+  two_hosts(const two_hosts&) = delete;
+  two_hosts& operator=(const two_hosts&) = delete;
+  ~two_hosts() {
+    for (const std::string& name : names) (void)shell("ip netns del " + name);
+  }
+  [[nodiscard]] running node(int i, std::vector<std::string> program,
+                             std::vector<std::string> options = {}) const {
+    std::vector<std::string> arguments{"-n",      "2",
+                                       "--nodes", "2",
+                                       "--node",  std::to_string(i),
+                                       "--root",  "10.77.0.1:7301",
+                                       "--env",   "CHORALE_BOOTSTRAP_TIMEOUT=20"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back("--");
+    arguments.push_back(variable("CHORALE_RANK_PROGRAM"));
+    arguments.insert(arguments.end(), program.begin(), program.end());
+    return start({"ip", "netns", "exec", names[static_cast<std::size_t>(i)], "env",
+                  "CHORALE_SECRET=shared by both nodes"},
+                 arguments);
+  }
+  std::array<std::string, 2> names;
+};
+
+BOOST_AUTO_TEST_CASE(two_nodes, *boost::unit_test::precondition(namespaces_work)) {
+  const two_hosts hosts;
+  const running second = hosts.node(1, {"ok"});
+  const running first = hosts.node(0, {"ok"});
+  const outcome a = finish(first);
+  const outcome b = finish(second);
+  BOOST_TEST_CONTEXT(a.output << b.output) {
+    BOOST_TEST(a.code == 0);
+    BOOST_TEST(b.code == 0);
+    // One boot id, but descriptors do not pass between the namespaces: mates only within each.
+    BOOST_TEST(a.says("rank 0 of 4, epoch 1, 1 mates, 2 data sockets"));
+    BOOST_TEST(b.says("rank 3 of 4, epoch 1, 1 mates, 2 data sockets"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_nodes_by_a_chosen_interface, *boost::unit_test::precondition(namespaces_work)) {
+  const two_hosts hosts;
+  const running second = hosts.node(1, {"ok"}, {"--env", "CHORALE_SOCKET_IFNAME=br7,vb"});
+  const running first = hosts.node(0, {"ok"}, {"--env", "CHORALE_SOCKET_IFNAME=br7,va"});
+  BOOST_TEST(finish(first).code == 0);
+  BOOST_TEST(finish(second).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_on_one_node_ends_the_other, *boost::unit_test::precondition(namespaces_work)) {
+  for (const char* victim : {"1", "3"}) {
+    const two_hosts hosts;
+    const running second = hosts.node(1, {"kill", victim});
+    const running first = hosts.node(0, {"kill", victim});
+    const outcome a = finish(first);
+    const outcome b = finish(second);
+    BOOST_TEST_CONTEXT(a.output << b.output) {
+      BOOST_TEST(a.code != 0);
+      BOOST_TEST(b.code != 0);
+      BOOST_TEST((victim[0] == '1' ? b : a).says(std::string{"rank "} + victim + " on node"));
+      BOOST_TEST((victim[0] == '1' ? a : b).says("was killed by signal 9"));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(survivors_on_two_nodes_go_on, *boost::unit_test::precondition(namespaces_work)) {
+  const two_hosts hosts;
+  const running second = hosts.node(1, {"reset", "3"}, {"--on-loss", "continue"});
+  const running first = hosts.node(0, {"reset", "3"}, {"--on-loss", "continue"});
+  const outcome a = finish(first);
+  const outcome b = finish(second);
+  BOOST_TEST_CONTEXT(a.output << b.output) {
+    BOOST_TEST(a.code == 0);
+    BOOST_TEST(b.code == 0);
+    BOOST_TEST(b.says("rank 2 of 3, epoch 2"));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace

@@ -1,0 +1,307 @@
+// Ranks that find each other, and the ways in which they do not.
+#include "support.hpp"
+#include <chorale/async/io.hpp>
+#include <chorale/async/with_environment.hpp>
+
+#include <boost/test/unit_test.hpp>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <random>
+#include <thread>
+
+namespace chorale::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct links {
+  std::size_t mates = 0, data = 0, control = 0;
+};
+
+links count_links(const world& w) {
+  links n;
+  for (const peer& p : w.peers) {
+    n.mates += p.mate ? 1U : 0U;
+    n.data += p.data.size();
+    n.control += p.control ? 1U : 0U;
+  }
+  return n;
+}
+
+// Every socket of every pair has the same two ends: each rank says who it is on all of them.
+task<bool> ends_match(const world& w) {
+  for (const peer& p : w.peers) {
+    std::vector<int> fds;
+    if (p.mate) fds.push_back(p.mate.get());
+    for (const unique_fd& fd : p.data) fds.push_back(fd.get());
+    if (p.control) fds.push_back(p.control.get());
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      const std::array<rank_t, 2> said{w.rank, static_cast<rank_t>(i)};
+      task<result<void>> sending = send_all(fds[i], said.data(), sizeof said);
+      (void)co_await std::move(sending);
+    }
+  }
+  for (const peer& p : w.peers) {
+    std::vector<int> fds;
+    if (p.mate) fds.push_back(p.mate.get());
+    for (const unique_fd& fd : p.data) fds.push_back(fd.get());
+    if (p.control) fds.push_back(p.control.get());
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      std::array<rank_t, 2> heard{};
+      task<result<void>> receiving = recv_all(fds[i], heard.data(), sizeof heard);
+      const auto received = co_await std::move(receiving);
+      if (!received || heard[0] != p.rank || heard[1] != static_cast<rank_t>(i)) co_return false;
+    }
+  }
+  co_return true;
+}
+
+struct layout {
+  rank_t size;
+  bool by_tcp;   // the root, and data between mates
+  rank_t hosts;  // pretended
+  int stripes;
+};
+
+void check_layout(const layout& l) {
+  std::atomic<int> good{0};
+  std::atomic<std::uint64_t> nonce{0};
+  bootstrap_all(
+      l.size, l.by_tcp ? fresh_tcp_root() : fresh_unix_root(),
+      [&](bootstrap_config& c) {
+        c.host_id = "host " + std::to_string(c.rank % l.hosts);
+        c.tcp_between_mates = l.by_tcp;
+        c.stripes = l.stripes;
+      },
+      [&](engine& loop, rank_t rank, result<world> outcome) {
+        world w = std::move(outcome).value();
+        std::uint64_t first = 0;
+        const bool same_nonce = nonce.compare_exchange_strong(first, w.nonce) || first == w.nonce;
+        std::size_t mates = 0;
+        for (rank_t r = 0; r < l.size; ++r) mates += r != rank && r % l.hosts == rank % l.hosts ? 1U : 0U;
+        const std::size_t remote = static_cast<std::size_t>(l.size) - 1 - mates;
+        const links n = count_links(w);
+        const bool counted =
+            n.mates == mates && n.control == remote &&
+            n.data == (remote + (l.by_tcp ? mates : 0)) * static_cast<std::size_t>(l.stripes);
+        const bool matched = loop.run(ends_match(w));
+        if (same_nonce && counted && matched && w.rank == rank && w.size == l.size && w.epoch == 1 &&
+            w.host_mates().size() == mates + 1)
+          ++good;
+      });
+  BOOST_TEST(good == l.size);
+}
+
+BOOST_AUTO_TEST_SUITE(joining)
+
+BOOST_AUTO_TEST_CASE(one_to_nine_ranks_on_one_host) {
+  for (rank_t size = 1; size <= 9; ++size) check_layout({size, false, 1, 1});
+}
+
+BOOST_AUTO_TEST_CASE(one_to_nine_ranks_by_tcp) {
+  for (rank_t size = 1; size <= 9; ++size) check_layout({size, true, 1, 2});
+}
+
+BOOST_AUTO_TEST_CASE(two_and_three_hosts) {
+  for (rank_t size = 2; size <= 9; ++size) check_layout({size, size % 2 == 0, 2 + size % 2, 1 + size % 3});
+}
+
+BOOST_AUTO_TEST_CASE(the_smallest_number_of_stripes_counts_for_all) {
+  bootstrap_all(
+      3, fresh_tcp_root(),
+      [](bootstrap_config& c) {
+        c.host_id = std::to_string(c.rank);
+        c.stripes = 4 - c.rank;
+      },
+      [](engine&, rank_t, result<world> outcome) {
+        for (const peer& p : outcome.value().peers)
+          if (p.rank != outcome->rank && p.data.size() != 2) throw std::logic_error{"stripes differ"};
+      });
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_come_in_any_order) {
+  std::mt19937 random{std::random_device{}()};
+  const auto seed = random();
+  BOOST_TEST_MESSAGE("seed " << seed);
+  random.seed(seed);
+  for (int round = 0; round < 6; ++round) {
+    const auto size = static_cast<rank_t>(2 + random() % 6);
+    std::vector<milliseconds> late;
+    for (rank_t r = 0; r < size; ++r) late.emplace_back(random() % 60);
+    const address root = random() % 2 ? fresh_unix_root() : fresh_tcp_root();
+    std::atomic<int> good{0};
+    run_ranks(size, [&](rank_t rank) {
+      std::this_thread::sleep_for(late[static_cast<std::size_t>(rank)]);  // the order is what is tested
+      engine loop;
+      const auto w = loop.run(bootstrap(config_for(rank, size, root)));
+      if (w && count_links(*w).mates == static_cast<std::size_t>(size - 1)) ++good;
+    });
+    BOOST_TEST(good == size);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(strangers_change_nothing_and_are_counted) {
+  const address root = fresh_tcp_root();
+  std::atomic<bool> over{false};
+  std::thread strangers{[&] {
+    std::vector<unique_fd> silent;
+    std::mt19937 random{7};
+    while (!over) {
+      unique_fd fd = knock(root);
+      if (!fd) continue;
+      std::array<std::byte, 100> noise{};
+      for (std::byte& b : noise) b = static_cast<std::byte>(random());
+      const auto count = random() % 3 == 0 ? 0 : random() % noise.size();
+      if (count != 0) (void)!::send(fd.get(), noise.data(), count, MSG_NOSIGNAL);
+      if (silent.size() < 50) silent.push_back(std::move(fd));
+    }
+  }};
+  std::atomic<int> good{0};
+  bootstrap_all(
+      4, root, [](bootstrap_config& c) { c.host_id = std::to_string(c.rank); },
+      [&](engine&, rank_t, result<world> outcome) { good += outcome.has_value() ? 1 : 0; });
+  over = true;
+  strangers.join();
+  BOOST_TEST(good == 4);
+}
+
+BOOST_AUTO_TEST_CASE(another_secret_is_refused_and_the_job_names_who_is_missing) {
+  std::array<error, 3> why;
+  bootstrap_all(
+      3, fresh_unix_root(),
+      [](bootstrap_config& c) {
+        c.timeout = std::chrono::seconds{1};
+        if (c.rank == 2) c.secret = "another one";
+      },
+      [&](engine&, rank_t rank, result<world> outcome) {
+        if (!outcome) why[static_cast<std::size_t>(rank)] = outcome.error();
+      });
+  BOOST_TEST((why[2].code() == errc::secret_refused));
+  for (const int r : {0, 1}) {
+    BOOST_TEST((why[static_cast<std::size_t>(r)].code() == errc::bootstrap_failed));
+    BOOST_TEST((why[static_cast<std::size_t>(r)].message().find("rank 2 of 3 has not connected") !=
+                std::string::npos));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_rank_is_named_within_the_deadline) {
+  const address root = fresh_tcp_root();
+  const time_point started = steady_now();
+  std::array<std::string, 2> said;
+  run_ranks(2, [&](rank_t rank) {
+    engine loop;
+    bootstrap_config config = config_for(rank, 5, root);
+    config.timeout = std::chrono::seconds{1};
+    const auto outcome = loop.run(bootstrap(std::move(config)));
+    if (!outcome) said[static_cast<std::size_t>(rank)] = outcome.error().message();
+  });
+  const duration took = steady_now() - started;
+  BOOST_TEST((took < std::chrono::seconds{3}));
+  for (const std::string& text : said) {
+    BOOST_TEST_CONTEXT(text)
+    BOOST_TEST((text.find("ranks 2 to 4 of 5 have not connected to " + root.text() + " after 1 s") !=
+                std::string::npos));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_rendezvous_that_is_not_there_is_named) {
+  const address root = fresh_tcp_root();
+  engine loop;
+  bootstrap_config config = config_for(1, 2, root);
+  config.timeout = milliseconds{300};
+  const auto outcome = loop.run(bootstrap(std::move(config)));
+  BOOST_TEST_REQUIRE(!outcome.has_value());
+  BOOST_TEST((outcome.error().code() == errc::bootstrap_failed));
+  BOOST_TEST((outcome.error().message().find(root.text()) != std::string::npos));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_told_and_the_others_go_on) {
+  const decider place{2};
+  std::atomic<int> good{0};
+  std::atomic<int> told{0};
+  run_ranks(3, [&](rank_t thread) {
+    engine loop;
+    const auto outcome = loop.run(bootstrap(place.config(std::min(thread, 1), 2)));
+    if (outcome) ++good;
+    if (!outcome && outcome.error().message().find("rank 1 has connected already") != std::string::npos)
+      ++told;
+  });
+  BOOST_TEST(good == 2);
+  BOOST_TEST(told == 1);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_disagree_on_the_size_are_told) {
+  const address root = fresh_unix_root();
+  std::array<std::string, 2> said;
+  run_ranks(2, [&](rank_t rank) {
+    engine loop;
+    const auto outcome = loop.run(bootstrap(config_for(rank, rank == 0 ? 2 : 3, root)));
+    if (!outcome) said[static_cast<std::size_t>(rank)] = outcome.error().message();
+  });
+  for (const std::string& text : said)
+    BOOST_TEST(
+        (text.find("rank 1 says that the job has 3 ranks, the rendezvous expects 2") != std::string::npos));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_lost_while_joining_ends_the_others_at_once) {
+  // Rank 1 hands in its record and ends; rank 2 never comes.
+  const address root = fresh_unix_root();
+  const time_point started = steady_now();
+  std::string said;
+  run_ranks(2, [&](rank_t rank) {
+    engine loop;
+    const bootstrap_config config = config_for(rank, 3, root);
+    if (rank == 0) {
+      const auto outcome = loop.run(bootstrap(config));
+      if (!outcome) said = outcome.error().message();
+      return;
+    }
+    auto link = loop.run(rendezvous_link::connect(config, never));
+    member_record mine;
+    mine.rank = rank;
+    mine.size = 3;
+    (void)loop.run(with_timeout(milliseconds{50}, link.value().join(mine, never)));
+    ::shutdown(link->fd(), SHUT_RDWR);
+  });
+  BOOST_TEST((said.find("rank 1 ended before the job was complete") != std::string::npos));
+  BOOST_TEST((steady_now() - started < std::chrono::seconds{5}));
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_left_open) {
+  const auto open_files = [] {
+    int count = 0;
+    for (int fd = 0; fd < 1024; ++fd) count += ::fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+  };
+  const int before = open_files();
+  check_layout({4, true, 2, 2});
+  BOOST_TEST(open_files() == before);
+}
+
+BOOST_AUTO_TEST_CASE(two_hundred_and_fifty_six_ranks_in_five_seconds) {
+  const time_point started = steady_now();
+  std::atomic<int> good{0};
+  bootstrap_all(
+      256, fresh_unix_root(),
+      [](bootstrap_config& c) {
+        c.timeout = std::chrono::seconds{30};
+        // A full mesh of 256 in one process would need 65,280 descriptors.
+        c.mesh_pairs = [](rank_t low, rank_t high, rank_t size) {
+          return high - low == 1 || high - low == 16 || high - low == size - 1;
+        };
+      },
+      [&](engine&, rank_t, result<world> outcome) { good += outcome.has_value() ? 1 : 0; });
+  const auto took = std::chrono::duration_cast<milliseconds>(steady_now() - started);
+  BOOST_TEST_MESSAGE("256 ranks: " << took.count() << " ms");
+  BOOST_TEST(good == 256);
+  BOOST_TEST((took < std::chrono::seconds{5}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace chorale::testing
