@@ -4,6 +4,7 @@
 // std::terminate first write the state line of every membership, mark the robust words, wake the watchers and
 // send a `death` frame down each control link; then they chain on to whatever was installed before, so
 // that handlers of others, core dumps and exit codes stay as they were.
+// Whoever installs a handler later and does not chain on hides the signal; the robust futexes still tell.
 //
 // `announcer` is one membership's part, registered while the membership lives. What it points to must stay
 // mapped until it is withdrawn. Announcing allocates nothing, takes no lock and calls only

@@ -151,7 +151,7 @@ void member::say_goodbye() noexcept {
     // chance.
     if (link.waits_to_write()) {
       pollfd room{link.socket(), POLLOUT, 0};
-      ::poll(&room, 1, 100);
+      ::poll(&room, 1, 20);
       link.flush();
     }
     // Closing over unread bytes would reset the connection and could overtake the goodbye.
@@ -250,8 +250,7 @@ bool member::gone(rank_t rank) const noexcept {
   if (!in_range(rank) || rank == setup_.self) return false;
   const auto& v = of(rank);
   if (const mate* m = v.as_mate) {
-    if (m->own_process) return false;
-    return hung_up(m->info.pidfd ? m->info.pidfd.get() : m->info.eof_fd.get());
+    return !m->own_process && m->process_gone();
   }
   // A process of another host has nothing of this host mapped: that it is dead is enough.
   return v.link_ended.load() || v.state.load() == member_state::dead;

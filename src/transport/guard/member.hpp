@@ -80,6 +80,11 @@ class member {
     revoke_line* revoked;
     robust_node* word;  // the mate is the victim, this member the watcher
     bool to_ring = false;
+
+    /// Certainly ended, its memory torn down; false where neither descriptor is there.
+    [[nodiscard]] bool process_gone() const noexcept {
+      return info.pidfd ? process_ended(info.pidfd.get()) : other_end_closed(info.eof_fd.get());
+    }
   };
   struct view {  // of one rank
     std::atomic<member_state> state{member_state::absent};
@@ -112,9 +117,12 @@ class member {
   [[nodiscard]] bool died(mate& m, sleep_kind sleeping) noexcept;
   void read_mail(mate& m);
   void note_left(rank_t who, std::uint64_t last_ticket, rank_t told_by);
-  void note_death(rank_t who, std::int32_t detail, rank_t told_by);
-  /// A revoke of everything that somebody else issued.
+  /// `origin` noticed it first; `told_by` brought the news and is not told again.
+  void note_death(rank_t who, std::int32_t detail, rank_t origin, rank_t told_by);
+  /// A revoke of everything, from here or elsewhere: marks the culprit and claims the cause.
   void accept(const chorale::revoke& notice, rank_t told_by);
+  /// This process's other memberships with the culprit's process.
+  void tell_others(const chorale::revoke& notice);
   void spread_lane(const frame& notice, rank_t told_by);
   void drain_outbox();
   [[nodiscard]] bool claim(const chorale::revoke& notice) noexcept;

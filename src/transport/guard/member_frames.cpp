@@ -30,7 +30,7 @@ bool member::handle(const frame_bytes& bytes, rank_t from) {
       if (f->kind == frame_kind::left)
         note_left(f->culprit, f->ticket, from);
       else
-        note_death(f->culprit, f->detail, from);
+        note_death(f->culprit, f->detail, f->origin, from);
       return true;
     case frame_kind::goodbye:
       if (auto* link = of(from).as_link) link->note_goodbye();
@@ -125,7 +125,7 @@ void member::conclude(control_link& link) {
   auto& v = of(link.rank());
   if (link.state() == control_link::condition::ended) {
     v.link_ended = true;
-    note_death(link.rank(), 0, no_rank);
+    note_death(link.rank(), 0, setup_.self, no_rank);
   } else if (link.state() == control_link::condition::broken && may_fail(v.state)) {
     auto notice = notice_of(errc::link_lost, link.rank());
     notice.origin = setup_.self;

@@ -16,12 +16,18 @@ constexpr auto joining_look = 20ms;
 /// How often bells are looked at where the sleep must poll and the bootstrap gave no eventfd.
 constexpr auto silent_bell_look = 50ms;
 
+/// Causes that lie with a process or the way to it, and not with one communicator's calls.
+bool ends_other_communicators(errc cause) noexcept {
+  return cause == errc::peer_lost || cause == errc::peer_unresponsive || cause == errc::link_lost ||
+         cause == errc::protocol_error;
+}
+
 }  // namespace
 
 void member::add_to(sleep_plan& plan) const {
   const auto& bell = segment_.bell(setup_.slot).bell;
   plan.wait_for(bell, bell.load());
-  plan.wait_for_descriptor(setup_.bell_fd.get());
+  plan.wait_for_descriptor(setup_.bell_fd.get(), POLLIN);
   for (const auto& m : mates_) {
     if (m.own_process || !may_fail(of(m.info.rank).state)) continue;
     const auto value = m.word->word.load();
@@ -39,7 +45,10 @@ void member::add_to(sleep_plan& plan) const {
       case word_state::owner_died:
         break;
     }
-    plan.wait_for_descriptor(m.info.pidfd ? m.info.pidfd.get() : m.info.eof_fd.get());
+    if (m.info.pidfd)
+      plan.wait_for_descriptor(m.info.pidfd.get(), POLLIN);
+    else
+      plan.wait_for_descriptor(m.info.eof_fd.get(), POLLRDHUP);
   }
 }
 
@@ -71,7 +80,7 @@ bool member::died(mate& m, sleep_kind sleeping) noexcept {
   v.signal = m.info.pidfd    ? death_signal::pidfd
              : m.info.eof_fd ? death_signal::end_of_file
                              : death_signal::report;
-  return hung_up(m.info.pidfd ? m.info.pidfd.get() : m.info.eof_fd.get());
+  return m.process_gone();
 }
 
 void member::look_at(mate& m, sleep_kind sleeping) {
@@ -92,9 +101,9 @@ void member::look_at(mate& m, sleep_kind sleeping) {
   if (said == member_state::left)
     note_left(m.info.rank, m.line->left_ticket.load(), no_rank);
   else if (said == member_state::dying)
-    note_death(m.info.rank, static_cast<std::int32_t>(line >> 8), no_rank);
+    note_death(m.info.rank, static_cast<std::int32_t>(line >> 8), setup_.self, no_rank);
   else if (dead)
-    note_death(m.info.rank, 0, no_rank);
+    note_death(m.info.rank, 0, setup_.self, no_rank);
   else if (said == member_state::alive && v.state == member_state::absent)
     v.state = member_state::alive;
 }
@@ -120,21 +129,22 @@ void member::note_left(rank_t who, std::uint64_t last_ticket, rank_t told_by) {
   sink_.on_left(who, last_ticket);
 }
 
-void member::note_death(rank_t who, std::int32_t detail, rank_t told_by) {
+void member::note_death(rank_t who, std::int32_t detail, rank_t origin, rank_t told_by) {
   auto& v = of(who);
   if (who == setup_.self || !may_fail(v.state)) return;
   v.state = detail != 0 ? member_state::dying : member_state::dead;
   auto notice = notice_of(errc::peer_lost, who);
-  notice.origin = told_by == no_rank ? setup_.self : told_by;
+  notice.origin = origin;
   notice.detail = detail;
   frame f = blank(frame_kind::death);
+  f.origin = origin;
   f.cause = notice.cause;
   f.culprit = who;
   f.detail = detail;
   flood_links(f, told_by);
   if (v.as_mate == nullptr) flood_mates(f, told_by);
   static_cast<void>(claim(notice));
-  if (!setup_.processes.empty()) watcher_->lost(setup_.processes[static_cast<std::size_t>(who)], notice);
+  tell_others(notice);  // also of a second death, which is no cause here any more
 }
 
 void member::accept(const chorale::revoke& notice, rank_t told_by) {
@@ -142,20 +152,24 @@ void member::accept(const chorale::revoke& notice, rank_t told_by) {
   if (notice.culprit == no_rank || notice.culprit == setup_.self) return;
   auto& state = of(notice.culprit).state;
   if (notice.cause == errc::peer_lost)
-    note_death(notice.culprit, notice.detail, told_by);
+    note_death(notice.culprit, notice.detail, notice.origin, told_by);
   else if (notice.cause == errc::peer_unresponsive && may_fail(state))
     state = member_state::silent;
+}
+
+void member::tell_others(const chorale::revoke& notice) {
+  if (setup_.processes.empty() || notice.culprit == no_rank) return;
+  watcher_->lost(setup_.processes[static_cast<std::size_t>(notice.culprit)], notice);
 }
 
 void member::note_process(std::uint64_t process, const chorale::revoke& why) {
   if (process == 0) return;
   for (rank_t rank = 0; rank < static_cast<rank_t>(setup_.processes.size()); ++rank) {
-    if (setup_.processes[static_cast<std::size_t>(rank)] != process || rank == setup_.self) continue;
-    if (!may_fail(of(rank).state)) continue;
-    if (why.cause == errc::peer_lost)
-      note_death(rank, why.detail, no_rank);
-    else if (of(rank).state != member_state::silent)
-      note_silence({rank, 0, 0});
+    if (setup_.processes[static_cast<std::size_t>(rank)] != process || !may_fail(of(rank).state)) continue;
+    auto notice = notice_of(why.cause, rank);
+    notice.origin = setup_.self;
+    notice.detail = why.detail;
+    accept(notice, no_rank);
   }
 }
 
@@ -185,6 +199,7 @@ void member::settle() {
     f.ticket = first->ticket;
     flood_links(f, no_rank);
     for (auto& m : mates_) m.to_ring = true;  // they read it from the revoke line
+    if (ends_other_communicators(first->cause)) tell_others(*first);
   }
   ring_mates();
   if (first) sink_.on_cause(*first);

@@ -64,14 +64,11 @@ void member::ask(const silence::question& q) {
 }
 
 void member::note_silence(const silence::wait& wait) {
-  of(wait.rank).state = member_state::silent;
   auto notice = notice_of(errc::peer_unresponsive, wait.rank);
   notice.origin = setup_.self;
   notice.ticket = wait.ticket;
   notice.lane = wait.lane;
-  static_cast<void>(claim(notice));
-  if (!setup_.processes.empty())
-    watcher_->lost(setup_.processes[static_cast<std::size_t>(wait.rank)], notice);
+  accept(notice, no_rank);
 }
 
 }  // namespace chorale::guarding

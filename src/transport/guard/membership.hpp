@@ -35,7 +35,7 @@ struct host_mate {
   pid_t pid = 0;     ///< as seen here (SO_PEERCRED); may be the own process's
   owned_fd pidfd;    ///< empty: pidfd_open(pid) is tried
   owned_fd bell_fd;  ///< the eventfd that is the mate's `membership_setup::bell_fd`
-  /// A stream socket whose other end only the mate holds and where nobody sends: its end-of-file tells of a
+  /// A stream socket whose other end only the mate holds: its end-of-file tells of a
   /// death where neither robust futex nor pidfd is allowed. May be empty.
   owned_fd eof_fd;
 };
@@ -121,7 +121,8 @@ class membership {
   [[nodiscard]] member_state state_of(rank_t rank) const noexcept;
   [[nodiscard]] death_signal signal_for(rank_t rank) const noexcept;
   /// True once the process of `rank` has certainly ended and writes nowhere any more (pidfd or end-of-file
-  /// has fired): what frees quarantined memory. The futex fires earlier and is not enough.
+  /// has fired): what frees quarantined memory. The futex fires earlier and is not enough. Never true for a
+  /// host-mate of whom there is neither.
   [[nodiscard]] bool gone(rank_t rank) const noexcept;
   [[nodiscard]] guard_counters counters() const noexcept;
 

@@ -22,15 +22,19 @@ pending_id pending_table::add(std::uint64_t lane, std::uint64_t ticket, std::spa
   } while (!free_.compare_exchange_weak(free, free & (free - 1)));
   const auto index = static_cast<std::uint32_t>(std::countr_zero(free));
   auto& s = slots_[index];
-  for (std::size_t w = 0; w < words_for(size_); ++w) s.ranks[w].store(0, std::memory_order_relaxed);
+  // Stored with release and read with acquire: a reader that sees a word of this use sees the end of the last
+  // one in the generation too.
+  constexpr auto release = std::memory_order_release;
+  for (std::size_t w = 0; w < words_for(size_); ++w) s.ranks[w].store(0, release);
   for (const rank_t rank : waits_for) {
     if (rank < 0 || rank >= size_) continue;
     const auto r = static_cast<std::size_t>(rank);
-    s.ranks[r / 64].fetch_or(std::uint64_t{1} << (r % 64), std::memory_order_relaxed);
+    auto& word = s.ranks[r / 64];
+    word.store(word.load(std::memory_order_relaxed) | std::uint64_t{1} << (r % 64), release);
   }
-  s.lane = lane;
-  s.ticket = ticket;
-  s.since = since.time_since_epoch().count();
+  s.lane.store(lane, release);
+  s.ticket.store(ticket, release);
+  s.since.store(since.time_since_epoch().count(), release);
   return {index, s.generation.fetch_add(1) + 1};
 }
 

@@ -28,8 +28,8 @@ struct sleep_plan {
     deadline.reset();
   }
   void wait_for(const futex_word& word, std::uint32_t seen) { words.emplace_back(word, seen); }
-  void wait_for_descriptor(int fd) {
-    if (fd >= 0) descriptors.push_back({fd, POLLIN | POLLRDHUP, 0});
+  void wait_for_descriptor(int fd, short events) {
+    if (fd >= 0) descriptors.push_back({fd, events, 0});
   }
   void no_later_than(std::optional<clock::time_point> when) {
     if (when) deadline = deadline ? std::min(*deadline, *when) : *when;

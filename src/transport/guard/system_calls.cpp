@@ -15,6 +15,12 @@ namespace {
 // The same number on every architecture; Debian 12's libc does not name it everywhere.
 constexpr long futex_waitv_number = 449;
 
+bool shows(int fd, short events) noexcept {
+  if (fd < 0) return false;
+  pollfd p{fd, events, 0};
+  return ::poll(&p, 1, 0) == 1 && p.revents != 0;
+}
+
 }  // namespace
 
 void futex_wake(futex_word& word) noexcept {
@@ -46,10 +52,7 @@ bool can_wait_for_many_futexes() noexcept {
 
 int pidfd_open(pid_t pid) noexcept { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)); }
 
-bool hung_up(int fd) noexcept {
-  if (fd < 0) return false;
-  pollfd p{fd, POLLIN | POLLRDHUP, 0};
-  return ::poll(&p, 1, 0) == 1 && p.revents != 0;
-}
+bool process_ended(int pidfd) noexcept { return shows(pidfd, POLLIN); }
+bool other_end_closed(int socket) noexcept { return shows(socket, POLLRDHUP); }
 
 }  // namespace chorale::guarding

@@ -42,7 +42,9 @@ void futex_wait_any(std::span<const waited_word> words, std::optional<clock::tim
 
 /// −1 where refused.
 [[nodiscard]] int pidfd_open(pid_t pid) noexcept;
-/// True when the descriptor (a pidfd, a stream socket) says that its process or other end is gone.
-[[nodiscard]] bool hung_up(int fd) noexcept;
+/// True when the pidfd's process has ended; false for −1.
+[[nodiscard]] bool process_ended(int pidfd) noexcept;
+/// True when nobody holds the other end of the stream socket any more, read or unread; false for −1.
+[[nodiscard]] bool other_end_closed(int socket) noexcept;
 
 }  // namespace chorale::guarding

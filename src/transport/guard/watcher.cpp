@@ -146,7 +146,7 @@ void watcher::run() {
 void watcher::look_round(sleep_plan& plan) {
   plan.clear(many_futexes_ ? sleep_kind::futex : sleep_kind::poll);
   plan.wait_for(bell_.word(), bell_.word().load());
-  plan.wait_for_descriptor(bell_.event_fd());
+  plan.wait_for_descriptor(bell_.event_fd(), POLLIN);
   for (const auto* m : members_) m->add_to(plan);
   bell_.sleeps_in(plan.kind);
   if (plan.kind == sleep_kind::poll) drain_event(bell_.event_fd());

@@ -117,7 +117,6 @@ BOOST_AUTO_TEST_CASE(a_crash_says_which_signal_before_its_core_dump_is_written) 
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 BOOST_AUTO_TEST_CASE(a_true_fault_is_announced_and_dies_of_itself) {
   world w{{.hosts = one_host(3)}};
   w.run([](rank_process& me) {
@@ -136,7 +135,6 @@ BOOST_AUTO_TEST_CASE(a_true_fault_is_announced_and_dies_of_itself) {
   w.order_all(2);
   BOOST_TEST(w.all_ended_well({1}));
 }
-#endif
 
 BOOST_AUTO_TEST_CASE(a_handler_installed_before_the_guard_still_runs) {
   world w{{.hosts = one_host(2)}};

@@ -28,6 +28,17 @@ namespace guard_test {
 using namespace std::chrono_literals;
 using chorale::guarding::clock;
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHORALE_TEST_THREAD_SANITIZER 1
+#endif
+#endif
+#if defined(CHORALE_TEST_THREAD_SANITIZER) || defined(__SANITIZE_THREAD__)
+inline constexpr bool under_thread_sanitizer = true;
+#else
+inline constexpr bool under_thread_sanitizer = false;
+#endif
+
 inline constexpr chorale::rank_t most_ranks = 24;
 inline constexpr std::size_t most_lane_revokes = 512;
 

@@ -97,6 +97,28 @@ BOOST_AUTO_TEST_CASE(a_stopped_rank_on_the_way_is_not_confused_with_those_behind
   BOOST_TEST(w.of(0).numbers[0] == static_cast<std::uint64_t>(call_state::running));
 }
 
+BOOST_AUTO_TEST_CASE(a_silent_process_ends_its_other_communicators_too) {
+  world w{{.hosts = {0, 0, 1}, .shared_process_keys = true, .guard = impatient(400ms)}, 2};
+  w.run([](rank_process& me) {
+    auto waited_in = me.join(0);
+    const auto idle = me.join(1);
+    me.await_order(1);
+    const std::array<rank_t, 1> ranks{1};
+    if (me.rank() == 0) static_cast<void>(waited_in.pending(5, 9, ranks, clock::now()));
+    me.await_order(2);
+    me.mine().numbers[0] = idle.cause() && idle.cause()->cause == errc::peer_unresponsive ? 1 : 0;
+  });
+  BOOST_REQUIRE(w.all_joined());
+  w.kill(1, SIGSTOP);
+  w.order_all(1);
+  for (const rank_t r : {0, 2}) BOOST_TEST(w.of(r).causes.reaches(2, 5s));
+  w.kill(1, SIGCONT);
+  w.order_all(2);
+  BOOST_TEST(w.all_ended_well());
+  BOOST_TEST(w.of(0).numbers[0] == 1U);
+  BOOST_TEST(w.of(2).numbers[0] == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(computing_ranks_answer_for_three_timeouts_under_full_load) {
   world w{{.hosts = {0, 0, 1}, .guard = impatient(700ms)}};
   w.run([](rank_process& me) {
