@@ -30,7 +30,7 @@ task<result<unique_fd>> connect_once(const bootstrap_config& config, hello_purpo
   hello mine;
   mine.purpose = as;
   mine.from = config.rank;
-  task<result<void>> greeting = greet(fd.get(), config.secret, mine);
+  task<result<void>> greeting = with_timeout(config.hello_timeout, greet(fd.get(), config.secret, mine));
   const auto greeted = co_await std::move(greeting);
   if (!greeted) co_return greeted.error();
   co_return fd;
@@ -72,8 +72,9 @@ task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& c
     if (here.stop_requested() || connected.error().code() == errc::secret_refused ||
         connected.error().code() == errc::protocol_error)
       co_return std::move(connected).error();
-    if (connected.error().code() != errc::timed_out) last = connected.error();
-    if (connected.error().code() != errc::timed_out && !worth_another_try(connected.error())) break;
+    const bool silent = connected.error().code() == errc::timed_out;
+    if (!silent || here.loop->now() < until) last = connected.error();
+    if (!silent && !worth_another_try(connected.error())) break;
     task<result<void>> wait = as_result(sleep_for(pause));
     (void)co_await std::move(wait);
     pause = std::min<duration>(pause * 2, std::chrono::milliseconds{100});

@@ -19,6 +19,12 @@ constexpr auto longest_pause = std::chrono::milliseconds{100};
 
 task<void> wait_for(event& e) { co_await e.wait(); }
 
+task<result<void>> connect_stream(int fd, const address& where) {
+  const auto connected = co_await connect_to(fd, where.data(), where.size());
+  if (!connected) co_return connected.error();
+  co_return result<void>{};
+}
+
 class mesh_builder {
  public:
   mesh_builder(const bootstrap_config& config, const member_table& table, rank_t self,
@@ -308,21 +314,13 @@ task<result<unique_fd>> mesh_builder::try_address(const address& where, const he
   auto opened = open_stream(where);
   if (!opened) co_return std::move(opened).error();
   unique_fd fd = *std::move(opened);
-  const environment& here = co_await this_environment{};
-  {
-    const timed_environment limited{here, here.loop->now() + patience_per_address};
-    task<result<std::size_t>> connecting = [](int s, const address& a) -> task<result<std::size_t>> {
-      auto connected = co_await connect_to(s, a.data(), a.size());
-      co_return connected;
-    }(fd.get(), where);
-    with_environment<result<std::size_t>> bounded{std::move(connecting), limited.env()};
-    const auto connected = co_await std::move(bounded);
-    if (!connected) co_return connected.error();
-  }
+  task<result<void>> connecting = with_timeout(patience_per_address, connect_stream(fd.get(), where));
+  const auto connected = co_await std::move(connecting);
+  if (!connected) co_return connected.error();
   if (where.is_unix() && !same_user(fd.get()))
     co_return error{errc::unsupported, "the process at " + where.text() + " belongs to another user"};
   tune_tcp(fd.get());
-  task<result<void>> greeting = greet(fd.get(), config_.secret, mine);
+  task<result<void>> greeting = with_timeout(config_.hello_timeout, greet(fd.get(), config_.secret, mine));
   const auto greeted = co_await std::move(greeting);
   if (!greeted) co_return greeted.error();
   co_return fd;

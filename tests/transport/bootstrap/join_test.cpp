@@ -1,11 +1,14 @@
 // Ranks that find each other, and the ways in which they do not.
 #include "support.hpp"
 #include <chorale/async/io.hpp>
+#include <chorale/async/scope.hpp>
+#include <chorale/async/sleep.hpp>
 #include <chorale/async/with_environment.hpp>
 
 #include <boost/test/unit_test.hpp>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -144,7 +147,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_come_in_any_order) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(strangers_change_nothing_and_are_counted) {
+BOOST_AUTO_TEST_CASE(strangers_change_nothing) {
   const address root = fresh_tcp_root();
   std::atomic<bool> over{false};
   std::thread strangers{[&] {
@@ -167,6 +170,89 @@ BOOST_AUTO_TEST_CASE(strangers_change_nothing_and_are_counted) {
   over = true;
   strangers.join();
   BOOST_TEST(good == 4);
+}
+
+task<std::uint64_t> count_strangers(rendezvous& place, std::uint64_t expected) {
+  const environment& here = co_await this_environment{};
+  scope serving{here};
+  serving.spawn(place.serve());
+  const time_point until = here.loop->now() + std::chrono::seconds{5};
+  while (place.statistics().strangers < expected && here.loop->now() < until) {
+    task<void> pause = sleep_for(milliseconds{1});
+    co_await std::move(pause);
+  }
+  serving.request_stop();
+  co_await serving.join();
+  co_return place.statistics().strangers;
+}
+
+BOOST_AUTO_TEST_CASE(every_stranger_is_counted) {
+  rendezvous_options options;
+  options.where = address::loopback(0);
+  options.hello_timeout = milliseconds{50};
+  const auto place = std::move(rendezvous::listen(std::move(options))).value();
+  std::vector<unique_fd> strangers;
+  for (const std::string_view said : {"", "C", "CHRL", "GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n"}) {
+    strangers.push_back(knock(place->where()));
+    BOOST_TEST_REQUIRE(bool(strangers.back()));
+    (void)!::send(strangers.back().get(), said.data(), said.size(), MSG_NOSIGNAL);
+  }
+  knock(place->where()).reset();  // comes and goes
+  engine loop;
+  BOOST_TEST(loop.run(count_strangers(*place, 5)) == 5U);
+  BOOST_TEST(!place->complete());
+}
+
+BOOST_AUTO_TEST_CASE(a_crowd_of_silent_strangers_delays_and_no_more) {
+  // More than may be half open at once: they are dropped after the hello's deadline, then it is the ranks'
+  // turn.
+  const address root = fresh_tcp_root();
+  std::atomic<int> good{0};
+  std::atomic<int> ended{0};
+  run_ranks(3, [&](rank_t thread) {
+    if (thread == 2) {
+      std::vector<unique_fd> crowd;
+      while (crowd.size() < 300 && ended == 0) {
+        unique_fd fd = knock(root);
+        if (fd) crowd.push_back(std::move(fd));
+      }
+      for (int n = ended; n != 2; n = ended) ended.wait(n);
+      return;
+    }
+    engine loop;
+    bootstrap_config config = config_for(thread, 2, root);
+    config.hello_timeout = milliseconds{200};
+    const auto outcome = loop.run(bootstrap(std::move(config)));
+    if (outcome) ++good;
+    ++ended;
+    ended.notify_all();
+    if (!outcome) throw failure{outcome.error()};
+  });
+  BOOST_TEST(good == 2);
+}
+
+boost::test_tools::assertion_result may_change_users(boost::unit_test::test_unit_id) {
+  boost::test_tools::assertion_result yes{::geteuid() == 0};
+  yes.message() << "acting as another user needs root";
+  return yes;
+}
+
+BOOST_AUTO_TEST_CASE(another_user_on_this_host_is_no_mate,
+                     *boost::unit_test::precondition(may_change_users)) {
+  std::atomic<int> good{0};
+  const address root = fresh_tcp_root();
+  run_ranks(3, [&](rank_t rank) {
+    // The bare system call changes this thread alone.
+    if (rank == 1 && ::syscall(SYS_setresuid, 65534, 65534, 65534) != 0) throw std::logic_error{"setresuid"};
+    engine loop;
+    const auto w = loop.run(bootstrap(config_for(rank, 3, root)));
+    if (!w) throw failure{w.error()};
+    const links n = count_links(*w);
+    if (rank == 1 ? n.mates == 0 && n.data == 2 && n.control == 2
+                  : n.mates == 1 && n.data == 1 && n.control == 1)
+      ++good;
+  });
+  BOOST_TEST(good == 3);
 }
 
 BOOST_AUTO_TEST_CASE(another_secret_is_refused_and_the_job_names_who_is_missing) {
