@@ -21,15 +21,4 @@ class gradient_exchange {
   [[nodiscard]] virtual chorale::task<chorale::result<>> finish() = 0;
 };
 
-/// The exchange of a rank that is alone: its sum is the sum.
-class alone final : public gradient_exchange {
- public:
-  void start(std::span<float>) override {}
-  [[nodiscard]] chorale::task<> progress() override { co_return; }
-  [[nodiscard]] chorale::task<chorale::result<>> finish() override {
-    chorale::result<> nothing_to_wait_for;
-    co_return nothing_to_wait_for;
-  }
-};
-
 }  // namespace digits
