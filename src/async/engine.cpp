@@ -119,7 +119,10 @@ void engine::stop() noexcept {
 }
 
 void engine::post(operation& op) noexcept {
-  if (inbox_.push(op) && !in_loop()) wake();
+  if (!inbox_.push(op) || in_loop()) return;
+  // Pairs with the fence in `wait_for_the_kernel`: either we see the engine asleep, or it sees our operation.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (asleep_.load(std::memory_order_relaxed)) wake();
 }
 
 void engine::add(poller& p) noexcept {
@@ -195,16 +198,23 @@ void engine::sleep() {
   bool busy = false;
   poller* p = pollers_;
   for (; p && !busy; p = p->next_) busy = p->arm() == poller::arming::busy;
-  if (!busy && inbox_.empty() && ready_.empty()) {
+  if (!busy) wait_for_the_kernel();
+  for (poller* armed = pollers_; armed != p; armed = armed->next_) armed->disarm();
+}
+
+void engine::wait_for_the_kernel() {
+  asleep_.store(true, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (inbox_.empty() && ready_.empty()) {
     ++counters_.sleeps;
     io_->wait(timers_.earliest(), ready_);
-    if (io_->stuck() && inbox_.empty())
-      throw failure{error{errc::deadlock,
-                          "every coroutine of this simulated engine waits, for no deadline and for nothing "
-                          "that is under way; look for an await that nobody ends"}};
-    expire_timers();
   }
-  for (poller* armed = pollers_; armed != p; armed = armed->next_) armed->disarm();
+  asleep_.store(false, std::memory_order_relaxed);
+  if (io_->stuck() && inbox_.empty())
+    throw failure{error{errc::deadlock,
+                        "every coroutine of this simulated engine waits, for no deadline and for nothing "
+                        "that is under way; look for an await that nobody ends"}};
+  expire_timers();
 }
 
 namespace detail {

@@ -106,6 +106,7 @@ class engine {
   std::size_t expire_timers() noexcept;
   bool idle_spin();
   void sleep();
+  void wait_for_the_kernel();
 
   std::unique_ptr<backend> io_;
   environment root_;
@@ -116,6 +117,7 @@ class engine {
   engine* outer_ = nullptr;  // the engine this thread was in before, while running
   std::thread::id owner_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> asleep_{false};  // a post has to ring
   duration spin_;
   counters counters_;
 };

@@ -116,6 +116,50 @@ BOOST_AUTO_TEST_CASE(posts_from_many_threads_all_run) {
   BOOST_TEST(total == threads * each);
 }
 
+/// Another backend, with its wakes counted.
+class counting_backend final : public backend {
+ public:
+  void submit(io_operation& op) noexcept override { inner_->submit(op); }
+  void cancel(io_operation& op) noexcept override { inner_->cancel(op); }
+  void wake() noexcept override {
+    ++wakes;
+    inner_->wake();
+  }
+  std::size_t reap(operation_queue& completed) noexcept override { return inner_->reap(completed); }
+  std::size_t wait(time_point until, operation_queue& completed) noexcept override {
+    return inner_->wait(until, completed);
+  }
+  [[nodiscard]] std::size_t outstanding() const noexcept override { return inner_->outstanding(); }
+  [[nodiscard]] int doorbell() const noexcept override { return inner_->doorbell(); }
+  [[nodiscard]] const char* name() const noexcept override { return "counting"; }
+  std::atomic<int> wakes{0};
+
+ private:
+  std::unique_ptr<backend> inner_ = make_epoll_backend().value();
+};
+
+task<> spin_until_counted(const std::atomic<int>& total, int wanted) {
+  while (total < wanted) co_await yield{};
+}
+
+BOOST_AUTO_TEST_CASE(posting_to_an_engine_that_is_awake_rings_no_bell) {
+  auto* counted = new counting_backend;
+  engine watched{std::unique_ptr<backend>{counted}};
+  std::atomic<int> total{0};
+  std::deque<counting> ops;
+  for (int i = 0; i < 1000; ++i) ops.emplace_back(total);
+  std::atomic<bool> go{false};
+  std::thread other{[&] {
+    while (!go) std::this_thread::yield();
+    for (auto& op : ops) watched.post(op);
+  }};
+  go = true;
+  watched.run(spin_until_counted(total, 1000));
+  other.join();
+  BOOST_TEST(total == 1000);
+  BOOST_TEST(counted->wakes == 0);
+}
+
 BOOST_AUTO_TEST_CASE(stop_ends_run_forever_and_only_that_run) {
   for (int round = 0; round < 3; ++round) {
     std::thread other{[&] { loop.stop(); }};
