@@ -39,6 +39,7 @@ struct setting {
   int size = 2;
   int repeats = 7;
   bool tune = false;
+  bool ring = false;
   bool ours_only = false;
   std::vector<int> groups;
 };
@@ -157,6 +158,7 @@ class comparison {
       for (const contender& c : contenders_) std::printf(" %22s", c.name.c_str());
       std::printf("\n");
     }
+    print_submit_cost(in, out);
     for (std::size_t bytes : sizes) {
       print(bytes, "stream", stream_times(bytes, in, out));
       print(bytes, "graph", graph_times(bytes, in, out));
@@ -164,6 +166,21 @@ class comparison {
   }
 
  private:
+  /// What the calling thread pays for one launch; small sizes only, where the queue never fills.
+  void print_submit_cost(const device_floats& in, const device_floats& out) {
+    if (s_.rank == 0) std::printf("%12s %-7s", "8", "submit");
+    for (const contender& c : contenders_) {
+      std::vector<double> times;
+      for (int r = 0; r < s_.repeats; ++r) {
+        on_.synchronize();
+        const auto start = clock_type::now();
+        for (int i = 0; i < 200; ++i) c.enqueue(in.data(), out.data(), 2);
+        times.push_back(std::chrono::duration<double, std::micro>(clock_type::now() - start).count() / 200);
+      }
+      if (s_.rank == 0) std::printf(" %10.2f us %10s", median(times), "");
+    }
+    if (s_.rank == 0) std::printf("\n");
+  }
   std::vector<double> stream_times(std::size_t bytes, const device_floats& in, const device_floats& out) {
     const int n = operations_for(bytes);
     return medians([&](const contender& c) {
@@ -208,25 +225,27 @@ class comparison {
 };
 
 std::unique_ptr<device_group> make_group(const setting& s, hub_exchange& ranks, std::uint32_t ctas,
-                                         std::uint32_t generation) {
+                                         std::uint32_t generation,
+                                         std::optional<std::uint32_t> packet_bytes = {}) {
   chorale::cuda::device_group_config config;
   config.rank = s.rank;
   config.size = s.size;
   config.device = s.rank;
   config.generation = generation;
   config.max_ctas = ctas;
+  config.packet_bytes = packet_bytes;
   return device_group::create(config, ranks).value();
 }
 
-contender ours(std::string name, device_group& group, const work_stream& on) {
-  return {std::move(name), [&group, &on](const float* in, float* out, std::size_t count) {
-            static_cast<void>(group.all_reduce(in, out, count, on.get()).value());
+contender ours(std::string name, device_group& group, const work_stream& on, chorale::cuda::notify whom) {
+  return {std::move(name), [&group, &on, whom](const float* in, float* out, std::size_t count) {
+            static_cast<void>(group.all_reduce(in, out, count, on.get(), whom).value());
           }};
 }
 contender planned(std::string name, device_group& group, const work_stream& on,
                   std::function<ck::all_reduce_plan(std::size_t)> plan) {
   return {std::move(name), [&group, &on, plan](const float* in, float* out, std::size_t count) {
-            static_cast<void>(group.all_reduce_as(plan(count), in, out, count, on.get()).value());
+            static_cast<void>(group.all_reduce_as(plan(count), in, out, count, on.get(), chorale::cuda::notify::nobody).value());
           }};
 }
 
@@ -239,6 +258,8 @@ std::vector<std::size_t> powers(std::size_t from, std::size_t to, std::size_t fa
 void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
   auto normal = make_group(s, ranks, 32, 1);
   auto wide = make_group(s, ranks, 64, 2);
+  auto half = make_group(s, ranks, 24, 3);
+  auto roomy = make_group(s, ranks, 32, 4, 65536);
   const auto lines_with = [&](device_group& g, std::uint32_t ctas, std::uint32_t ahead) {
     ck::group_limits limits = g.limits();
     limits.ctas = ctas;
@@ -248,10 +269,13 @@ void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
       return p;
     };
   };
-  const auto packets_with = [&](std::uint32_t ctas) {
-    ck::group_limits limits = normal->limits();
-    limits.ctas = ctas;
-    return [limits](std::size_t count) { return ck::plan_packets(count, limits); };
+  const auto packets_with = [](std::uint32_t ctas, std::uint32_t workers) {
+    return [ctas, workers](std::size_t count) {
+      ck::all_reduce_plan p;
+      p.ctas = std::clamp(ck::divide_up((count + 1) / 2, workers), 1u, ctas);
+      p.threads = std::clamp(ck::divide_up((count + 1) / 2, 32) * 32, 32u, workers) + ck::signature_threads;
+      return p;
+    };
   };
   const auto ring_with = [&](device_group& g, std::uint32_t ctas, std::uint32_t chunk) {
     ck::group_limits limits = g.limits();
@@ -263,44 +287,45 @@ void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
     };
   };
   const auto limit = normal->limits();
-  comparison{s,
-             ranks,
-             on,
-             {planned("packets, 8 CTAs", *normal, on, packets_with(8)),
-              planned("packets, 32 CTAs", *normal, on, packets_with(32)),
-              planned("lines x1", *normal, on, lines_with(*normal, 32, 1))}}
-      .run(powers(8, limit.ll_bytes, 4));
-  comparison{s,
-             ranks,
-             on,
-             {planned("lines 16 CTAs x1", *normal, on, lines_with(*normal, 16, 1)),
-              planned("lines 32 x1", *normal, on, lines_with(*normal, 32, 1)),
-              planned("lines 32 x2", *normal, on, lines_with(*normal, 32, 2)),
-              planned("lines 32 x4", *normal, on, lines_with(*normal, 32, 4)),
-              planned("lines 64 x4", *wide, on, lines_with(*wide, 64, 4))}}
-      .run(powers(16384, limit.ll128_bytes, 4));
-  comparison{s,
-             ranks,
-             on,
-             {planned("ring 32 CTAs", *normal, on, ring_with(*normal, 32, 0)),
-              planned("ring 32, 128 KiB", *normal, on, ring_with(*normal, 32, 131072)),
-              planned("ring 32, 256 KiB", *normal, on, ring_with(*normal, 32, 262144)),
-              planned("ring 48", *wide, on, ring_with(*wide, 48, 0)),
-              planned("ring 64", *wide, on, ring_with(*wide, 64, 0))}}
-      .run(powers(4u << 20, 1u << 30, 4));
+  const std::vector<contender> packets{planned("packets 1 x 992", *roomy, on, packets_with(1, 992)),
+                                       planned("packets 1 x 512", *roomy, on, packets_with(1, 512)),
+                                       planned("packets 4 x 992", *roomy, on, packets_with(4, 992)),
+                                       planned("packets 32 x 512", *roomy, on, packets_with(32, 512)),
+                                       planned("packets 32 x 256", *roomy, on, packets_with(32, 256)),
+                                       planned("lines 32 x1", *normal, on, lines_with(*normal, 32, 1))};
+  comparison{s, ranks, on, packets}.run({8, 2048, 4096, 8192, 16384, 32768, 65536});
+  const std::vector<contender> lines{planned("lines 32 x1", *normal, on, lines_with(*normal, 32, 1)),
+                                     planned("lines 32 x2", *normal, on, lines_with(*normal, 32, 2)),
+                                     planned("lines 32 x4", *normal, on, lines_with(*normal, 32, 4)),
+                                     planned("lines 64 x2", *wide, on, lines_with(*wide, 64, 2)),
+                                     planned("lines 64 x4", *wide, on, lines_with(*wide, 64, 4))};
+  comparison{s, ranks, on, lines}.run(powers(16384, limit.ll128_bytes, 4));
+  const std::vector<contender> ring{planned("ring 32", *normal, on, ring_with(*normal, 32, 0)),
+                                    planned("ring 32, 128 KiB", *normal, on, ring_with(*normal, 32, 131072)),
+                                    planned("ring 16, 256 KiB", *normal, on, ring_with(*normal, 16, 262144)),
+                                    planned("ring 24", *half, on, ring_with(*half, 24, 0)),
+                                    planned("ring 64", *wide, on, ring_with(*wide, 64, 0))};
+  comparison{s, ranks, on, ring}.run(powers(8u << 20, 1u << 30, 4));
 }
 
 int run_rank(const setting& s) {
   const device here{s.rank};
   const work_stream on;
   hub_exchange ranks{s.groups.at(0), s.rank};
+  if (s.ring) {
+    auto group = make_group(s, ranks, 32, 1);
+    comparison{s, ranks, on, {ours("ring", *group, on, chorale::cuda::notify::nobody)}}.run({128u << 20, 1u << 30});
+    ranks.barrier().value();
+    return 0;
+  }
   if (s.tune) {
     tune(s, ranks, on);
     ranks.barrier().value();
     return 0;
   }
   auto group = make_group(s, ranks, 32, 1);
-  std::vector<contender> contenders{ours("chorale", *group, on)};
+  std::vector<contender> contenders{ours("chorale", *group, on, chorale::cuda::notify::nobody),
+                                    ours("chorale, awaitable", *group, on, chorale::cuda::notify::host)};
 #if CHORALE_BENCH_NCCL
   const nccl peer;
   ncclComm_t comms[2] = {};
@@ -348,6 +373,7 @@ int main(int argc, char** argv) {
     }
     passed_on.push_back(a);
     if (a == "--tune") s.tune = true;
+    if (a == "--ring") s.ring = true;
     if (a == "--ours") s.ours_only = true;
     if (a == "--repeats") {
       s.repeats = std::atoi(argv[++i]);

@@ -37,14 +37,14 @@ CHORALE_HOST_DEVICE inline void store_pair(const all_reduce_args& args, std::uin
 
 /// The sum of packet `i` over all ranks, in rank order; `mine` is the own part. False when stopped.
 template <std::uint32_t Ranks, class M>
-CHORALE_HOST_DEVICE bool sum_packet(M& m, operation<M>& op, const device_block& block, std::uint64_t i,
+CHORALE_HOST_DEVICE bool sum_packet(M& m, operation<M>& op, const group_view& group, std::uint64_t i,
                                     f32_pair& mine) {
-  const std::uint32_t ranks = Ranks != 0 ? Ranks : block.size;
+  const std::uint32_t ranks = Ranks != 0 ? Ranks : group.size;
   f32_pair sum{};
   for (std::uint32_t r = 0; r < ranks; ++r) {
     f32_pair v = mine;
-    if (r != block.rank) {
-      const packet* slot = packet_slots(block, block.rank, r, op.parity()) + i;
+    if (r != group.rank) {
+      const packet* slot = packet_slots(group, group.rank, r, op.parity()) + i;
       packet p{};
       if (!op.wait([&] { return carries(p = m.load_packet(slot), op.flag()); })) return false;
       v = {to_float(static_cast<std::uint32_t>(p.low)), to_float(static_cast<std::uint32_t>(p.high))};
@@ -55,34 +55,41 @@ CHORALE_HOST_DEVICE bool sum_packet(M& m, operation<M>& op, const device_block& 
   return true;
 }
 
-template <std::uint32_t Ranks, class M>
-CHORALE_HOST_DEVICE bool exchange_packets(M& m, operation<M>& op, const all_reduce_args& args) {
-  const device_block& block = *args.block;
-  const std::uint32_t ranks = Ranks != 0 ? Ranks : block.size;
+/// A thread's packets: every `stride`-th. The last warp has none where there are others: it sees to signatures,
+/// so that neither wait delays the other.
+struct packet_share {
+  std::uint64_t first, stride, end;
+};
+template <class M>
+CHORALE_HOST_DEVICE packet_share share_of(const M& m, const all_reduce_args& args) {
+  const std::uint32_t workers = m.threads() > 32 ? m.threads() - 32 : m.threads();
   const std::uint64_t packets = (args.count + 1) / 2;
-  const std::uint64_t stride = static_cast<std::uint64_t>(m.ctas()) * m.threads();
-  const std::uint64_t first = static_cast<std::uint64_t>(m.cta()) * m.threads() + m.thread();
+  if (m.thread() >= workers) return {0, 1, 0};
+  return {static_cast<std::uint64_t>(m.cta()) * workers + m.thread(),
+          static_cast<std::uint64_t>(m.ctas()) * workers, packets};
+}
 
+template <std::uint32_t Ranks, class M>
+CHORALE_HOST_DEVICE bool exchange_packets(M& m, operation<M>& op, const all_reduce_args& args,
+                                          const packet_share& share, f32_pair value) {
+  const group_view& group = args.group;
+  const std::uint32_t ranks = Ranks != 0 ? Ranks : group.size;
   op.send_signature();
-  for (std::uint64_t i = first; i < packets; i += stride) {
-    const f32_pair mine = load_pair(args, i);
+  for (std::uint64_t i = share.first; i < share.end; i += share.stride) {
+    const f32_pair mine = i == share.first ? value : load_pair(args, i);
     const packet p = make_packet(to_bits(mine.a), to_bits(mine.b), op.flag());
     for (std::uint32_t r = 0; r < ranks; ++r)
-      if (r != block.rank) m.store_packet(packet_slots(block, r, block.rank, op.parity()) + i, p);
+      if (r != group.rank) m.store_packet(packet_slots(group, r, group.rank, op.parity()) + i, p);
   }
 
   // The first packet is awaited before the CTA meets to admit the operation: both waits overlap.
   bool ok = op.check_signatures();
-  f32_pair value{};
-  if (ok && first < packets) {
-    value = load_pair(args, first);
-    ok = sum_packet<Ranks>(m, op, block, first, value);
-  }
+  if (ok && share.first < share.end) ok = sum_packet<Ranks>(m, op, group, share.first, value);
   if (m.sync_or(!ok)) return false;
-  if (first < packets) store_pair(args, first, value);
-  for (std::uint64_t i = first + stride; i < packets; i += stride) {
+  if (share.first < share.end) store_pair(args, share.first, value);
+  for (std::uint64_t i = share.first + share.stride; i < share.end; i += share.stride) {
     value = load_pair(args, i);
-    if (!sum_packet<Ranks>(m, op, block, i, value)) return false;
+    if (!sum_packet<Ranks>(m, op, group, i, value)) return false;
     store_pair(args, i, value);
   }
   return true;
@@ -91,7 +98,10 @@ CHORALE_HOST_DEVICE bool exchange_packets(M& m, operation<M>& op, const all_redu
 template <std::uint32_t Ranks, class M>
 CHORALE_HOST_DEVICE void all_reduce_packets(M& m, const all_reduce_args& args) {
   operation<M> op{m, args};
-  const bool ok = op.begin() && exchange_packets<Ranks>(m, op, args);
+  const packet_share share = share_of(m, args);
+  f32_pair first{};  // loaded beside what begin() reads
+  if (share.first < share.end) first = load_pair(args, share.first);
+  const bool ok = op.begin() && exchange_packets<Ranks>(m, op, args, share, first);
   op.end(ok);
 }
 

@@ -1,13 +1,13 @@
 // Ring all-reduce: push chunks into the peers' scratch, reduce locally, all in one kernel.
 //
-// The first half of the CTAs push, one per stripe; the others reduce, one per stripe. For each chunk
-//   pusher    waits for a credit from every peer, copies the chunk from the user's input into the peers'
-//             slots, then raises the stripe's flag there
-//   reducer   waits for every peer's flag, adds the chunks to its own input in rank order, stores the sum to
-//             the user's output, then gives the credits back
-// Pushers compare signatures too: a peer with a smaller grid has CTA 0, so somebody always finds a mismatch.
-// User buffers are touched by their owner only. In place, the reducer also waits until the local pusher has
-// read the chunk. Sequence numbers per stripe run through all operations and live in the device block.
+// Each CTA owns a stripe of the message and splits into two roles that run side by side:
+//   pushers   wait for a credit from every peer, copy the next chunk from the user's input into the peers'
+//             slots, then raise the stripe's flag there
+//   reducers  wait for every peer's flag, add the chunks to the own input in rank order, store the sum to the
+//             user's output, then give the credits back; the first time they compare signatures before
+// With bulk copies one thread pushes, and a warp is all that role takes. User buffers are touched by their owner
+// only. In place, reducers also wait until the local pushers have read the chunk. Sequence numbers per stripe
+// run through all operations and live in the device block.
 #pragma once
 
 #include <chorale/kernels/all_reduce_packets.hpp>
@@ -21,37 +21,50 @@ CHORALE_HOST_DEVICE inline f32x4 add(const f32x4& a, const f32x4& b) {
   return {{a.v[0] + b.v[0], a.v[1] + b.v[1], a.v[2] + b.v[2], a.v[3] + b.v[3]}};
 }
 
-/// A stripe's position in the message: chunk `k`, its sequence number and its extent.
+/// Threads of a CTA that work and meet together.
+struct cta_role {
+  std::uint32_t id;     ///< 1: pushers, 2: reducers
+  std::uint32_t first;  ///< thread
+  std::uint32_t threads;
+};
+
+/// A stripe's position in the message: chunk, sequence number, slot, extent.
 class stripe_walk {
  public:
-  CHORALE_HOST_DEVICE stripe_walk(const all_reduce_args& args, std::uint32_t stripe)
-      : args_{args}, at_{stripe}, sequence_{args.block->ring_sequence[stripe]} {}
-  [[nodiscard]] CHORALE_HOST_DEVICE bool more() const { return at_ * args_.chunk < args_.count; }
+  CHORALE_HOST_DEVICE stripe_walk(const all_reduce_args& args, std::uint32_t stripe, std::uint64_t sequence)
+      : args_{args},
+        begin_{static_cast<std::uint64_t>(stripe) * args.chunk},
+        sequence_{sequence},
+        slot_{static_cast<std::uint32_t>(sequence % args.group.layout.slots)} {}
+  [[nodiscard]] CHORALE_HOST_DEVICE bool more() const { return begin_ < args_.count; }
   CHORALE_HOST_DEVICE void step() {
-    at_ += args_.stripes;
+    begin_ += static_cast<std::uint64_t>(args_.stripes) * args_.chunk;
     ++sequence_;
+    if (++slot_ == args_.group.layout.slots) slot_ = 0;
   }
   [[nodiscard]] CHORALE_HOST_DEVICE std::uint64_t sequence() const { return sequence_; }
-  [[nodiscard]] CHORALE_HOST_DEVICE std::uint64_t begin() const { return at_ * args_.chunk; }
+  [[nodiscard]] CHORALE_HOST_DEVICE std::uint32_t slot() const { return slot_; }
+  [[nodiscard]] CHORALE_HOST_DEVICE std::uint64_t begin() const { return begin_; }
   [[nodiscard]] CHORALE_HOST_DEVICE std::uint32_t length() const {
-    const std::uint64_t rest = args_.count - begin();
+    const std::uint64_t rest = args_.count - begin_;
     return rest < args_.chunk ? static_cast<std::uint32_t>(rest) : args_.chunk;
   }
 
  private:
   const all_reduce_args& args_;
-  std::uint64_t at_;
+  std::uint64_t begin_;
   std::uint64_t sequence_;
+  std::uint32_t slot_;
 };
 
 /// By one thread: until every peer has room for `sequence` on `stripe`.
 template <class M>
-CHORALE_HOST_DEVICE bool await_credits(M& m, operation<M>& op, const device_block& block,
+CHORALE_HOST_DEVICE bool await_credits(M& m, operation<M>& op, const group_view& group,
                                        std::uint32_t stripe, std::uint64_t sequence) {
-  for (std::uint32_t r = 0; r < block.size; ++r) {
-    if (r == block.rank) continue;
-    const std::uint64_t* word = credit_word(block, block.rank, r, stripe);
-    if (!op.wait([&] { return has_credit(sequence, m.load_acquire_system(word), block.layout.slots); }))
+  for (std::uint32_t r = 0; r < group.size; ++r) {
+    if (r == group.rank) continue;
+    const std::uint64_t* word = credit_word(group, group.rank, r, stripe);
+    if (!op.wait([&] { return has_credit(sequence, m.load_acquire_system(word), group.layout.slots); }))
       return false;
   }
   return true;
@@ -60,93 +73,119 @@ CHORALE_HOST_DEVICE bool await_credits(M& m, operation<M>& op, const device_bloc
 template <class M>
 CHORALE_HOST_DEVICE void raise_flags(M& m, const all_reduce_args& args, std::uint32_t stripe,
                                      std::uint64_t delivered) {
-  device_block& block = *args.block;
-  for (std::uint32_t r = 0; r < block.size; ++r)
-    if (r != block.rank) m.store_release_system(flag_word(block, r, block.rank, stripe), delivered);
-  if (args.in_place != 0) m.store_release_device(&block.ring_pushed[stripe].value, delivered);
+  const group_view& group = args.group;
+  for (std::uint32_t r = 0; r < group.size; ++r)
+    if (r != group.rank) m.store_release_system(flag_word(group, r, group.rank, stripe), delivered);
+  if (args.in_place != 0) m.store_release_device(&group.block->ring_pushed[stripe].value, delivered);
 }
 
 /// Plain-store pusher, for any alignment. A machine with bulk copies replaces it for aligned buffers.
 template <class M>
-CHORALE_HOST_DEVICE bool push_stripe(M& m, operation<M>& op, const all_reduce_args& args,
-                                     std::uint32_t stripe) {
-  const device_block& block = *args.block;
-  bool ok = op.check_signatures();
-  for (stripe_walk walk{args, stripe}; walk.more(); walk.step()) {
-    if (ok && m.thread() == 0) ok = await_credits(m, op, block, stripe, walk.sequence());
-    if (m.sync_or(!ok)) return false;
-    for (std::uint32_t r = 0; r < block.size; ++r) {
-      if (r == block.rank) continue;
-      auto* to = reinterpret_cast<float*>(ring_slot(block, r, block.rank, stripe, walk.sequence()));
-      m.copy(to, args.in + walk.begin(), walk.length(), args.alignment == 16);
+CHORALE_HOST_DEVICE bool push_stripe(M& m, operation<M>& op, const all_reduce_args& args, const cta_role& role,
+                                     std::uint32_t stripe, std::uint64_t sequence) {
+  const group_view& group = args.group;
+  const std::uint32_t thread = m.thread() - role.first;
+  for (stripe_walk walk{args, stripe, sequence}; walk.more(); walk.step()) {
+    bool ok = true;
+    if (thread == 0) ok = await_credits(m, op, group, stripe, walk.sequence());
+    if (m.sync_or(role, !ok)) return false;
+    for (std::uint32_t r = 0; r < group.size; ++r) {
+      if (r == group.rank) continue;
+      auto* to = reinterpret_cast<float*>(ring_slot(group, r, group.rank, stripe, walk.slot()));
+      m.copy(to, args.in + walk.begin(), walk.length(), args.alignment == 16, thread, role.threads);
     }
-    m.sync();
-    if (m.thread() == 0) {
+    m.sync(role);
+    if (thread == 0) {
       m.fence_system();
       raise_flags(m, args, stripe, walk.sequence() + 1);
     }
   }
-  return ok;
+  return true;
 }
 
 /// By one thread: until every peer's chunk lies here and, in place, the own one has been read.
 template <class M>
 CHORALE_HOST_DEVICE bool await_chunk(M& m, operation<M>& op, const all_reduce_args& args,
                                      std::uint32_t stripe, std::uint64_t sequence) {
-  const device_block& block = *args.block;
-  for (std::uint32_t r = 0; r < block.size; ++r) {
-    if (r == block.rank) continue;
-    const std::uint64_t* word = flag_word(block, block.rank, r, stripe);
+  const group_view& group = args.group;
+  for (std::uint32_t r = 0; r < group.size; ++r) {
+    if (r == group.rank) continue;
+    const std::uint64_t* word = flag_word(group, group.rank, r, stripe);
     if (!op.wait([&] { return m.load_acquire_system(word) > sequence; })) return false;
   }
-  const std::uint64_t* pushed = &block.ring_pushed[stripe].value;
+  const std::uint64_t* pushed = &group.block->ring_pushed[stripe].value;
   return args.in_place == 0 || op.wait([&] { return m.load_acquire_device(pushed) > sequence; });
 }
 
-/// Sums a chunk in rank order into the output; each thread has several vectors under way so that loads
-/// overlap.
-template <std::uint32_t Ranks, class M>
-CHORALE_HOST_DEVICE void reduce_chunk(M& m, const all_reduce_args& args, const stripe_walk& walk,
-                                      std::uint32_t stripe) {
-  constexpr std::uint32_t ahead = 4;
-  const device_block& block = *args.block;
-  const std::uint32_t ranks = Ranks != 0 ? Ranks : block.size;
-  const float* in = args.in + walk.begin();
-  float* out = args.out + walk.begin();
-  std::uint32_t done = 0;
-  if (args.alignment == 16) {
-    const std::uint32_t vectors = walk.length() / 4;
-    const std::uint32_t rounds = vectors / (ahead * m.threads());
-    for (std::uint32_t round = 0; round < rounds; ++round) {
-      const std::uint32_t base = round * ahead * m.threads() + m.thread();
-      f32x4 sum[ahead];
-      f32x4 part[ahead];
-      CHORALE_UNROLL
-      for (std::uint32_t r = 0; r < ranks; ++r) {
-        const auto* scratch = reinterpret_cast<const f32x4*>(
-            ring_slot(block, block.rank, r == block.rank ? (r == 0 ? 1 : 0) : r, stripe, walk.sequence()));
+/// Sums of vectors of a chunk over all ranks, in rank order.
+template <std::uint32_t Ranks>
+struct vector_sum {
+  const f32x4* in;
+  f32x4* out;
+  const std::byte* scratch;  ///< of the first source; the others follow in rank order, the own rank left out
+  std::uint64_t stride;
+  std::uint32_t rank, ranks;
+
+  /// Those at `at`, `at + step`, ...: `Ahead` of them, so that their loads are under way together.
+  template <std::uint32_t Ahead, class M>
+  CHORALE_HOST_DEVICE void store(M& m, std::uint32_t at, std::uint32_t step) const {
+    f32x4 sum[Ahead];
+    const std::byte* from = scratch;
+    CHORALE_UNROLL
+    for (std::uint32_t r = 0; r < (Ranks != 0 ? Ranks : ranks); ++r) {
+      f32x4 part[Ahead];
+      if (r == rank) {
         CHORALE_UNROLL
-        for (std::uint32_t k = 0; k < ahead; ++k) {
-          const std::uint32_t at = base + k * m.threads();
-          part[k] = r == block.rank ? reinterpret_cast<const f32x4*>(in)[at] : m.load_scratch(scratch + at);
-        }
+        for (std::uint32_t k = 0; k < Ahead; ++k) part[k] = in[at + k * step];
+      } else {
         CHORALE_UNROLL
-        for (std::uint32_t k = 0; k < ahead; ++k) sum[k] = r == 0 ? part[k] : add(sum[k], part[k]);
+        for (std::uint32_t k = 0; k < Ahead; ++k)
+          part[k] = m.load_scratch(reinterpret_cast<const f32x4*>(from) + at + k * step);
+        from += stride;
       }
       CHORALE_UNROLL
-      for (std::uint32_t k = 0; k < ahead; ++k)
-        reinterpret_cast<f32x4*>(out)[base + k * m.threads()] = sum[k];
+      for (std::uint32_t k = 0; k < Ahead; ++k) sum[k] = r == 0 ? part[k] : add(sum[k], part[k]);
     }
-    done = rounds * ahead * m.threads() * 4;
+    CHORALE_UNROLL
+    for (std::uint32_t k = 0; k < Ahead; ++k) out[at + k * step] = sum[k];
   }
-  for (std::uint32_t i = done + m.thread(); i < walk.length(); i += m.threads()) {
+};
+
+/// Sums a chunk in rank order into the output; each thread has several vectors under way so that loads overlap.
+template <std::uint32_t Ranks, class M>
+CHORALE_HOST_DEVICE void reduce_chunk(M& m, const all_reduce_args& args, const cta_role& role,
+                                      const stripe_walk& walk, std::uint32_t stripe) {
+  const group_view& group = args.group;
+  const std::uint32_t ranks = Ranks != 0 ? Ranks : group.size;
+  const std::uint32_t threads = role.threads;
+  const std::uint32_t thread = m.thread() - role.first;
+  const std::uint32_t length = walk.length();
+  const float* in = args.in + walk.begin();
+  float* out = args.out + walk.begin();
+  // sources lie in rank order, the own rank left out
+  const std::byte* scratch = ring_slot(group, group.rank, group.rank == 0 ? 1 : 0, stripe, walk.slot());
+  const std::uint64_t stride = group.layout.ring_source_stride;
+  std::uint32_t done = 0;
+  if (args.alignment == 16) {
+    const std::uint32_t vectors = length / 4;
+    const vector_sum<Ranks> sum{reinterpret_cast<const f32x4*>(in), reinterpret_cast<f32x4*>(out), scratch, stride,
+                                group.rank, ranks};
+    std::uint32_t at = thread;
+    for (; at + 3 * threads < vectors; at += 4 * threads) sum.template store<4>(m, at, threads);
+    for (; at < vectors; at += threads) sum.template store<1>(m, at, threads);
+    done = vectors * 4;
+  }
+  for (std::uint32_t i = done + thread; i < length; i += threads) {
     float sum = 0;
+    const std::byte* from = scratch + i * sizeof(float);
     for (std::uint32_t r = 0; r < ranks; ++r) {
-      const float part = r == block.rank
-                             ? in[i]
-                             : m.load_scratch(reinterpret_cast<const float*>(
-                                                  ring_slot(block, block.rank, r, stripe, walk.sequence())) +
-                                              i);
+      float part = 0;
+      if (r == group.rank) {
+        part = in[i];
+      } else {
+        part = m.load_scratch(reinterpret_cast<const float*>(from));
+        from += stride;
+      }
       sum = r == 0 ? part : sum + part;
     }
     out[i] = sum;
@@ -154,19 +193,19 @@ CHORALE_HOST_DEVICE void reduce_chunk(M& m, const all_reduce_args& args, const s
 }
 
 template <std::uint32_t Ranks, class M>
-CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_args& args,
-                                       std::uint32_t stripe) {
-  const device_block& block = *args.block;
+CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_args& args, const cta_role& role,
+                                       std::uint32_t stripe, std::uint64_t sequence) {
+  const group_view& group = args.group;
   bool ok = op.check_signatures();
-  for (stripe_walk walk{args, stripe}; walk.more(); walk.step()) {
-    if (ok && m.thread() == 0) ok = await_chunk(m, op, args, stripe, walk.sequence());
-    if (m.sync_or(!ok)) return false;  // the first time it admits the operation as well
-    reduce_chunk<Ranks>(m, args, walk, stripe);
-    m.sync();
-    if (m.thread() != 0) continue;
-    for (std::uint32_t r = 0; r < block.size; ++r)
-      if (r != block.rank)
-        m.store_release_system(credit_word(block, r, block.rank, stripe), walk.sequence() + 1);
+  for (stripe_walk walk{args, stripe, sequence}; walk.more(); walk.step()) {
+    if (ok && m.thread() == role.first) ok = await_chunk(m, op, args, stripe, walk.sequence());
+    if (m.sync_or(role, !ok)) return false;  // the first time it admits the operation as well
+    reduce_chunk<Ranks>(m, args, role, walk, stripe);
+    m.sync(role);
+    if (m.thread() != role.first) continue;
+    for (std::uint32_t r = 0; r < group.size; ++r)
+      if (r != group.rank)
+        m.store_release_system(credit_word(group, r, group.rank, stripe), walk.sequence() + 1);
   }
   return ok;
 }
@@ -174,16 +213,24 @@ CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_
 template <std::uint32_t Ranks, class M>
 CHORALE_HOST_DEVICE void all_reduce_ring(M& m, const all_reduce_args& args) {
   operation<M> op{m, args};
+  const std::uint32_t stripe = m.cta();
+  std::uint64_t& kept = args.group.block->ring_sequence[stripe];
+  const std::uint64_t sequence = kept;
+  const bool bulk = M::has_bulk_copies && args.alignment == 16;
+  // roles consist of whole warps: a barrier counts warps
+  const cta_role pushers{1, 0, bulk ? 32 : m.threads() < 64 ? m.threads() / 2 : m.threads() / 64 * 32};
+  const cta_role reducers{2, pushers.threads, m.threads() - pushers.threads};
   bool ok = op.begin();
   if (ok) {
     op.send_signature();
-    if (m.cta() >= args.stripes)
-      ok = reduce_stripe<Ranks>(m, op, args, m.cta() - args.stripes);
-    else if (M::has_bulk_copies && args.alignment == 16)
-      ok = m.push_stripe_in_bulk(op, args, m.cta());
+    if (m.thread() >= reducers.first)
+      ok = reduce_stripe<Ranks>(m, op, args, reducers, stripe, sequence);
+    else if (bulk)
+      ok = m.push_stripe_in_bulk(op, args, stripe, sequence);
     else
-      ok = push_stripe(m, op, args, m.cta());
+      ok = push_stripe(m, op, args, pushers, stripe, sequence);
   }
+  if (m.thread() == 0) kept = sequence + chunks_of_stripe(chunks_of(args.count, args.chunk), stripe, args.stripes);
   op.end(ok);
 }
 

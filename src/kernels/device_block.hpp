@@ -2,7 +2,7 @@
 //
 //   region   one per rank, device memory of the library, mapped by every peer. Peers write signatures,
 //            packets, lines, chunks, flags and credits here; only the owner reads. Never user memory.
-//   block    one per rank, device memory, private: counter, stop word and bookkeeping of the owner's kernels.
+//   block    one per rank, device memory, private: counters, stop word and bookkeeping of the owner's kernels.
 //   mailbox  one per rank, pinned host memory: the host writes `abort`, kernels write the rest.
 //
 // The layout of a region depends only on values that all ranks agreed on at creation.
@@ -58,7 +58,7 @@ constexpr region_layout make_layout(const group_limits& limits) {
   l.slots = limits.ring_slots;
   l.slot_bytes = limits.ring_chunk;
   l.ring_stripe_stride = l.slots * l.slot_bytes;
-  l.ring_source_stride = (limits.ctas / 2) * l.ring_stripe_stride;
+  l.ring_source_stride = limits.ctas * l.ring_stripe_stride;
   l.ring = take(sources * l.ring_source_stride);
   l.total = take(0);
   return l;
@@ -78,43 +78,56 @@ struct padded_word {
   alignas(128) std::uint64_t value;
 };
 
+/// Where a CTA finds the state of the group when it starts, and leaves it when it ends. One record per CTA
+/// index, so that a CTA may end while others of its grid have not begun; CTA 0 keeps those beyond its grid.
+struct alignas(16) cta_record {
+  std::uint64_t counter;       ///< last operation
+  std::uint32_t ended_before;  ///< CTAs that had ended when it was over, modulo 2^32
+};
+
+/// What kernels change. Private to the owner's kernels.
 struct device_block {
-  // read by every CTA when it starts
-  alignas(128) std::uint64_t counter;  ///< last operation that ended
-  std::uint64_t stop;                  ///< packed verdict; set once, by compare-and-swap, never cleared
-  std::uint64_t* abort;                ///< host_mailbox::abort as the device sees it
+  alignas(128) std::uint64_t stop;  ///< packed verdict; set once, by compare-and-swap, never cleared
+  alignas(128) std::uint32_t entered;  ///< CTAs ever started, and ...
+  std::uint32_t arrived;               ///< ... ever come to their end: equal when no kernel runs
+  std::uint32_t failed;                ///< of the operation under way: CTAs that failed, ...
+  std::uint32_t departed;              ///< ... those done with filling the output, ...
+  std::uint32_t fill_next;             ///< ... and the next piece to fill
+  std::uint64_t rolled;                ///< last operation whose roll-over is complete
+  alignas(128) cta_record records[max_ctas];
+  alignas(128) std::uint64_t ring_sequence[max_stripes];  ///< ring: first sequence number of the next operation
+  padded_word ring_pushed[max_stripes];  ///< chunks read from the input so far: in-place reducers wait for it
+};
+
+/// What never changes in the life of a group. Travels with every launch as a kernel parameter, because constant
+/// memory answers at once where the block costs a trip to L2.
+struct group_view {
+  device_block* block;
+  std::uint64_t* abort;  ///< host_mailbox::abort as the device sees it
   host_mailbox* host;
+  std::byte* regions[max_ranks];  ///< every rank's region as mapped here, the own one included
+  region_layout layout;
   std::uint32_t generation;
   std::uint32_t rank;
   std::uint32_t size;
-  // one operation's bookkeeping among its CTAs
-  alignas(128) std::uint32_t arrivals;  ///< low half: CTAs that came to the end; high half: those that failed
-  std::uint32_t departed;
-  std::uint32_t fill_next;
-  std::uint32_t entered;                       ///< CTAs ever started, and ...
-  std::uint32_t left;                          ///< ... ever ended: equal when no kernel runs
-  std::uint64_t rolled;                        ///< last operation whose roll-over is complete
-  alignas(128) std::byte* regions[max_ranks];  ///< every rank's region as mapped here, the own one included
-  region_layout layout;
-  alignas(128) std::uint64_t ring_sequence[max_stripes];  ///< first sequence number of the next operation
-  padded_word ring_pushed[max_stripes];  ///< chunks read from the input so far: in-place reducers wait for it
 };
 
 /// Kernel parameters of an all-reduce.
 struct all_reduce_args {
-  device_block* block;
+  group_view group;
   const float* in;
   float* out;
   std::uint64_t count;
-  std::uint64_t launch;   ///< the host's number of this launch; 0 = captured, no completion flag
+  std::uint64_t launch;   ///< the host's number of this launch; 0 = captured
   std::uint32_t chunk;    ///< ring: elements per chunk
-  std::uint16_t stripes;  ///< ring: pushers, and as many reducers
+  std::uint16_t stripes;  ///< ring: as many as CTAs
   std::uint8_t in_place;
+  std::uint8_t tells_host;  ///< whether the completion flag is written; never when captured
   std::uint8_t alignment;  ///< of both buffers: 16, 8 or 4
   signature what;
 };
 
-CHORALE_HOST_DEVICE inline packet* signature_slot(const device_block& b, std::uint32_t receiver,
+CHORALE_HOST_DEVICE inline packet* signature_slot(const group_view& b, std::uint32_t receiver,
                                                   std::uint32_t source, std::uint32_t parity,
                                                   std::uint32_t cta, std::uint32_t part) {
   const std::uint64_t index = ((static_cast<std::uint64_t>(parity) * max_ctas + cta) * (max_ranks - 1) +
@@ -123,43 +136,43 @@ CHORALE_HOST_DEVICE inline packet* signature_slot(const device_block& b, std::ui
                               part;
   return reinterpret_cast<packet*>(b.regions[receiver] + b.layout.signatures) + index;
 }
-CHORALE_HOST_DEVICE inline packet* packet_slots(const device_block& b, std::uint32_t receiver,
+CHORALE_HOST_DEVICE inline packet* packet_slots(const group_view& b, std::uint32_t receiver,
                                                 std::uint32_t source, std::uint32_t parity) {
   const std::uint64_t index =
       static_cast<std::uint64_t>(parity) * (b.size - 1) + source_slot(receiver, source);
   return reinterpret_cast<packet*>(b.regions[receiver] + b.layout.packets + index * b.layout.packets_stride);
 }
-CHORALE_HOST_DEVICE inline std::uint64_t* line_slots(const device_block& b, std::uint32_t receiver,
+CHORALE_HOST_DEVICE inline std::uint64_t* line_slots(const group_view& b, std::uint32_t receiver,
                                                      std::uint32_t source, std::uint32_t parity) {
   const std::uint64_t index =
       static_cast<std::uint64_t>(parity) * (b.size - 1) + source_slot(receiver, source);
   return reinterpret_cast<std::uint64_t*>(b.regions[receiver] + b.layout.lines +
                                           index * b.layout.lines_stride);
 }
-CHORALE_HOST_DEVICE inline std::uint64_t* barrier_word(const device_block& b, std::uint32_t receiver,
+CHORALE_HOST_DEVICE inline std::uint64_t* barrier_word(const group_view& b, std::uint32_t receiver,
                                                        std::uint32_t source) {
   return reinterpret_cast<std::uint64_t*>(b.regions[receiver] + b.layout.barriers +
                                           source_slot(receiver, source) * word_stride);
 }
 /// Chunks that `source` has delivered to `receiver` on a stripe; written by the source.
-CHORALE_HOST_DEVICE inline std::uint64_t* flag_word(const device_block& b, std::uint32_t receiver,
+CHORALE_HOST_DEVICE inline std::uint64_t* flag_word(const group_view& b, std::uint32_t receiver,
                                                     std::uint32_t source, std::uint32_t stripe) {
   return reinterpret_cast<std::uint64_t*>(b.regions[receiver] + b.layout.flags +
                                           (source_slot(receiver, source) * max_stripes + stripe) *
                                               word_stride);
 }
 /// Chunks of `pusher`'s stripe that `consumer` has used up; in the pusher's region, written by the consumer.
-CHORALE_HOST_DEVICE inline std::uint64_t* credit_word(const device_block& b, std::uint32_t pusher,
+CHORALE_HOST_DEVICE inline std::uint64_t* credit_word(const group_view& b, std::uint32_t pusher,
                                                       std::uint32_t consumer, std::uint32_t stripe) {
   return reinterpret_cast<std::uint64_t*>(b.regions[pusher] + b.layout.credits +
                                           (source_slot(pusher, consumer) * max_stripes + stripe) *
                                               word_stride);
 }
-CHORALE_HOST_DEVICE inline std::byte* ring_slot(const device_block& b, std::uint32_t receiver,
-                                                std::uint32_t source, std::uint32_t stripe,
-                                                std::uint64_t sequence) {
+/// Slot `slot` of a stripe, in the part of `receiver`'s scratch that belongs to `source`.
+CHORALE_HOST_DEVICE inline std::byte* ring_slot(const group_view& b, std::uint32_t receiver, std::uint32_t source,
+                                                std::uint32_t stripe, std::uint32_t slot) {
   return b.regions[receiver] + b.layout.ring + source_slot(receiver, source) * b.layout.ring_source_stride +
-         stripe * b.layout.ring_stripe_stride + (sequence % b.layout.slots) * b.layout.slot_bytes;
+         stripe * b.layout.ring_stripe_stride + slot * b.layout.slot_bytes;
 }
 
 }  // namespace chorale::kernels

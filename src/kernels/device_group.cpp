@@ -80,16 +80,18 @@ result<bool> device_group::follow_stream(stream on) {
   return false;
 }
 
-result<completion> device_group::all_reduce(const float* in, float* out, std::uint64_t count, stream on) {
+result<completion> device_group::all_reduce(const float* in, float* out, std::uint64_t count, stream on,
+                                            notify whom) {
   if (count != planned_count_) {
     plan_ = kernels::plan_all_reduce(count, limits_);
     planned_count_ = count;
   }
-  return all_reduce_as(plan_, in, out, count, on);
+  return all_reduce_as(plan_, in, out, count, on, whom);
 }
 
 result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& plan, const float* in,
-                                               float* out, std::uint64_t count, stream on) {
+                                               float* out, std::uint64_t count, stream on,
+                                               notify whom) {
   if (auto usable = check_call(in, out, count); !usable) return std::move(usable).error();
   const cuda_driver& d = *driver_;
   const current_context current{d, context_};
@@ -98,7 +100,7 @@ result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& p
   if (!capturing) return std::move(capturing).error();
 
   kernels::all_reduce_args args{};
-  args.block = reinterpret_cast<kernels::device_block*>(block_);
+  args.group = view_;
   args.in = in;
   args.out = out;
   args.count = count;
@@ -106,6 +108,7 @@ result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& p
   args.chunk = plan.chunk;
   args.stripes = static_cast<std::uint16_t>(plan.stripes);
   args.in_place = in == out;
+  args.tells_host = whom == notify::host && !*capturing;
   const auto address_bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
   args.alignment = address_bits % 16 == 0 ? 16 : address_bits % 8 == 0 ? 8 : 4;
   args.what = {count, kernels::kind_all_reduce, kernels::dtype_f32, kernels::op_sum, 0, 0};
@@ -127,11 +130,13 @@ result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& p
     return completion{};
   }
   ++launches_;
+  ctas_launched_ += plan.ctas;
   launched_ = true;
   last_stream_ = on;
   if (several_streams_)
     if (auto r = check(d, d.event_record(order_, on), "cuEventRecord", config_.device); !r)
       return std::move(r).error();
+  if (whom == notify::nobody) return completion{};
   return completion{launches_, &mailbox_->done, mailbox_on_device_ + offsetof(kernels::host_mailbox, done)};
 }
 
@@ -168,27 +173,30 @@ result<void> device_group::status() const {
   return to_error(word);
 }
 
-/// Sets the device's stop word and waits until no CTA is between its start and its end. Kernels that start
-/// later see the stop word first and touch only the block and their own output.
-bool device_group::await_quiet() noexcept {
+/// What may still run. Unless all launches are known to have ended, sets the device's stop word and waits until
+/// no CTA is between its start and its end: kernels that start later see it first and touch only the block, the
+/// mailbox and their own output.
+device_group::activity device_group::settle() noexcept {
+  if (mailbox_ == nullptr || block_ == 0) return activity::none;
+  if (!captured_ && read(mailbox_->done) == launches_) return activity::none;
   const cuda_driver& d = *driver_;
   constexpr auto entered_at = offsetof(kernels::device_block, entered);
-  static_assert(offsetof(kernels::device_block, left) == entered_at + 4);
+  static_assert(offsetof(kernels::device_block, arrived) == entered_at + 4);
   abort(errc::peer_left, config_.rank);
   // both copies are between pinned memory and the device, on a stream of our own: no kernel holds them up
   if (d.copy_to_device_async(block_ + offsetof(kernels::device_block, stop), &mailbox_->abort, 8,
                              private_stream_) != success)
-    return false;
+    return activity::running;
   auto* counts = reinterpret_cast<std::uint32_t*>(&mailbox_->staging);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds{2};
   for (int quiet = 0; quiet < 3;) {
     if (d.copy_to_host_async(counts, block_ + entered_at, 8, private_stream_) != success ||
         d.stream_synchronize(private_stream_) != success || std::chrono::steady_clock::now() > give_up)
-      return false;
+      return activity::running;
     quiet = counts[0] == counts[1] ? quiet + 1 : 0;
     std::this_thread::yield();
   }
-  return true;
+  return captured_ || counts[1] != ctas_launched_ ? activity::queued_or_captured : activity::none;
 }
 
 device_group::~device_group() {
@@ -197,18 +205,15 @@ device_group::~device_group() {
   {
     const current_context current{d, context_};
     const relaxed_capture relaxed{d};
-    const bool idle = mailbox_ == nullptr || block_ == 0 || (!captured_ && launches_ == read(mailbox_->done));
-    const bool quiet = idle || await_quiet();
-    if (quiet) {
-      regions_.clear();
-    } else {
+    const activity left = settle();
+    if (left == activity::running) {
       // A kernel that cannot be stopped still uses them: they stay until the process ends.
       for (mapped_memory& kept : regions_) static_cast<void>(new mapped_memory{std::move(kept)});
     }
+    regions_.clear();
     if (order_ != nullptr) d.event_destroy(order_);
     if (private_stream_ != nullptr) d.stream_destroy(private_stream_);
-    const bool may_still_launch = !idle && (captured_ || launches_ != read(mailbox_->done));
-    if (may_still_launch) return;  // block, mailbox, code and the context's reference stay for late replays
+    if (left != activity::none) return;  // block, mailbox, code and the context's reference stay for late replays
     if (block_ != 0) d.memory_free(block_);
     if (mailbox_ != nullptr) d.host_free(mailbox_);
     if (module_ != nullptr) d.module_unload(module_);

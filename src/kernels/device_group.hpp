@@ -55,6 +55,10 @@ struct completion {
   device_pointer device_flag = 0;       ///< the same word as streams see it
 };
 
+/// Whether a plain launch writes its completion flag: about a microsecond of the kernel's time. Without, wait
+/// for the stream; failures show in `status` all the same.
+enum class notify { host, nobody };
+
 class device_group {
  public:
   /// Collective over `ranks`; every rank returns success or every rank an error that names the rank and the
@@ -69,7 +73,8 @@ class device_group {
 
   /// Enqueues the f32 sum of `count` elements on `on`. In place is allowed, other overlap is
   /// errc::invalid_argument; errc::revoked after a failure.
-  result<completion> all_reduce(const float* in, float* out, std::uint64_t count, stream on);
+  result<completion> all_reduce(const float* in, float* out, std::uint64_t count, stream on,
+                                notify whom = notify::host);
 
   /// Ends running and future operations within about 100 µs of their next wait. The first cause wins.
   void abort(errc cause, rank_t culprit) noexcept;
@@ -87,7 +92,7 @@ class device_group {
   /// For tests and benchmarks: launches `plan` instead of the one that the limits give. The same on all
   /// ranks.
   result<completion> all_reduce_as(const kernels::all_reduce_plan& plan, const float* in, float* out,
-                                   std::uint64_t count, stream on);
+                                   std::uint64_t count, stream on, notify whom = notify::host);
 
  private:
   friend class group_setup;
@@ -101,7 +106,8 @@ class device_group {
   result<void> check_call(const float* in, const float* out, std::uint64_t count) const;
   result<bool> follow_stream(stream on);  // whether the stream is being captured
   [[nodiscard]] error to_error(std::uint64_t word) const;
-  [[nodiscard]] bool await_quiet() noexcept;
+  enum class activity { none, queued_or_captured, running };
+  [[nodiscard]] activity settle() noexcept;
 
   device_group_config config_;
   const cuda_driver* driver_ = nullptr;
@@ -111,7 +117,7 @@ class device_group {
   module module_ = nullptr;
   std::array<function, static_cast<std::size_t>(kernel::count)> kernels_{};
   kernels::group_limits limits_;
-  kernels::region_layout layout_;
+  kernels::group_view view_{};
   stream private_stream_ = nullptr;
   std::vector<mapped_memory> regions_;  // by rank, the own one included
   device_pointer block_ = 0;
@@ -120,6 +126,7 @@ class device_group {
 
   // the launching thread's
   std::uint64_t launches_ = 0;
+  std::uint32_t ctas_launched_ = 0;  ///< by plain launches, modulo 2^32
   event order_ = nullptr;
   stream last_stream_ = nullptr;
   bool launched_ = false;

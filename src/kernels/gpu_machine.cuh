@@ -20,6 +20,18 @@ class gpu_machine {
   __device__ std::uint32_t ctas() const { return gridDim.x; }
   __device__ void sync() { __syncthreads(); }
   __device__ bool sync_or(bool mine) { return __syncthreads_or(mine) != 0; }
+  __device__ void sync(const cta_role& role) {
+    asm volatile("bar.sync %0, %1;" ::"r"(role.id), "r"(role.threads) : "memory");
+  }
+  __device__ bool sync_or(const cta_role& role, bool mine) {
+    std::uint32_t any;
+    asm volatile(
+        "{.reg .pred p, q; setp.ne.u32 p, %3, 0; bar.red.or.pred q, %1, %2, p; selp.u32 %0, 1, 0, q;}"
+        : "=r"(any)
+        : "r"(role.id), "r"(role.threads), "r"(static_cast<std::uint32_t>(mine))
+        : "memory");
+    return any != 0;
+  }
   __device__ cta_shared& shared() { return shared_; }
   __device__ bool any_lane(bool mine) const { return __any_sync(0xffffffffu, mine) != 0; }
   __device__ void pause() {}
@@ -102,20 +114,21 @@ class gpu_machine {
     return now >= seen && atomicCAS(reinterpret_cast<unsigned long long*>(at), seen, next) == seen;
   }
 
-  /// By the whole CTA. `to` is a slot in a peer's scratch, always aligned; `from` may not be.
-  __device__ void copy(float* to, const float* from, std::uint32_t n, bool aligned) const {
-    if (!aligned) {
-      for (std::uint32_t i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
-      return;
+  /// By `threads` threads. `to` is a slot in a peer's scratch, always aligned; `from` may not be.
+  __device__ void copy(float* to, const float* from, std::uint32_t n, bool aligned, std::uint32_t thread,
+                       std::uint32_t threads) const {
+    std::uint32_t done = 0;
+    if (aligned) {
+      const auto* source = reinterpret_cast<const float4*>(from);
+      auto* target = reinterpret_cast<float4*>(to);
+      for (std::uint32_t i = thread; i < n / 4; i += threads) target[i] = source[i];
+      done = n / 4 * 4;
     }
-    const auto* source = reinterpret_cast<const float4*>(from);
-    auto* target = reinterpret_cast<float4*>(to);
-    for (std::uint32_t i = threadIdx.x; i < n / 4; i += blockDim.x) target[i] = source[i];
-    for (std::uint32_t i = n / 4 * 4 + threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
+    for (std::uint32_t i = done + thread; i < n; i += threads) to[i] = from[i];
   }
 
   __device__ bool push_stripe_in_bulk(operation<gpu_machine>& op, const all_reduce_args& args,
-                                      std::uint32_t stripe);
+                                      std::uint32_t stripe, std::uint64_t sequence);
 
  private:
   cta_shared& shared_;

@@ -39,14 +39,14 @@ struct step_report {
 group_limits local_limits(const device_group_config& config) {
   group_limits limits;
   limits.size = static_cast<std::uint32_t>(config.size);
-  limits.ctas = std::clamp(config.max_ctas / 2 * 2, 2u, kernels::max_ctas);
-  limits.ll_bytes = config.packet_bytes.value_or(16384);
+  limits.ctas = std::clamp(config.max_ctas, 1u, kernels::max_ctas);
+  limits.ll_bytes = config.packet_bytes.value_or(32768);
   const auto sources = static_cast<std::uint64_t>(std::max(config.size - 1, 1));
-  const std::uint64_t stripes = limits.ctas / 2;
-  // the ring's part is three eighths of the budget, lines get half, in powers of two
+  const std::uint64_t stripes = limits.ctas;
+  // the ring's part is three eighths of the budget, in whole tiles; lines get half, in powers of two
   const std::uint64_t slot = config.scratch_bytes * 3 / 8 / sources / stripes / limits.ring_slots;
   limits.ring_chunk =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_floor(slot), 16384, 1u << 20));
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(slot / 16384 * 16384, 16384, 1u << 20));
   const std::uint64_t lines = std::bit_floor(config.scratch_bytes / 2 / sources / 2);
   limits.ll128_bytes = config.line_bytes.value_or(static_cast<std::uint32_t>(lines));
   return limits;
@@ -233,14 +233,13 @@ result<void> group_setup::agree(const std::vector<group_hello>& hellos) {
     limits.ring_slots = std::min(limits.ring_slots, theirs.limits.ring_slots);
   }
   group_->limits_ = limits;
-  group_->layout_ = kernels::make_layout(limits);
   return {};
 }
 
 result<void> group_setup::allocate() {
   device_group& g = *group_;
   const cuda_driver& d = *g.driver_;
-  const std::size_t wanted = std::max<std::size_t>(g.layout_.total, 4096);
+  const std::size_t wanted = std::max<std::size_t>(kernels::make_layout(g.limits_).total, 4096);
   auto bytes = mapped_memory::round_up(d, g.device_, wanted);
   if (!bytes) return std::move(bytes).error();
   auto own = mapped_memory::create(d, g.device_, *bytes);
@@ -303,17 +302,18 @@ result<void> group_setup::map_peers() {
 result<void> group_setup::write_block() {
   device_group& g = *group_;
   const cuda_driver& d = *g.driver_;
-  auto block = std::make_unique<kernels::device_block>();
-  std::memset(static_cast<void*>(block.get()), 0, sizeof *block);
-  block->counter = config_.first_counter;
-  block->host = reinterpret_cast<kernels::host_mailbox*>(g.mailbox_on_device_);
-  block->abort = &block->host->abort;
-  block->generation = config_.generation;
-  block->rank = static_cast<std::uint32_t>(config_.rank);
-  block->size = static_cast<std::uint32_t>(config_.size);
+  kernels::group_view& view = g.view_;
+  view.block = reinterpret_cast<kernels::device_block*>(g.block_);
+  view.host = reinterpret_cast<kernels::host_mailbox*>(g.mailbox_on_device_);
+  view.abort = &view.host->abort;
+  view.generation = config_.generation;
+  view.rank = static_cast<std::uint32_t>(config_.rank);
+  view.size = static_cast<std::uint32_t>(config_.size);
   for (std::size_t r = 0; r < g.regions_.size(); ++r)
-    block->regions[r] = reinterpret_cast<std::byte*>(g.regions_[r].address());
-  block->layout = g.layout_;
+    view.regions[r] = reinterpret_cast<std::byte*>(g.regions_[r].address());
+  view.layout = kernels::make_layout(g.limits_);
+  const auto block = std::make_unique<kernels::device_block>();
+  for (kernels::cta_record& record : block->records) record.counter = config_.first_counter;
   if (auto r = check(d, d.copy_to_device_async(g.block_, block.get(), sizeof *block, g.private_stream_),
                      "cuMemcpyHtoDAsync", config_.device);
       !r)

@@ -25,16 +25,29 @@ struct all_reduce_plan {
 };
 
 inline constexpr std::uint32_t cta_threads = 512;
+/// In the packet and line kernels a warp more, for signatures.
+inline constexpr std::uint32_t signature_threads = 32;
+/// In the ring kernel a warp more, for the bulk pusher.
+inline constexpr std::uint32_t pusher_threads = 32;
 
+constexpr std::uint32_t divide_up(std::uint64_t a, std::uint64_t b) {
+  return static_cast<std::uint32_t>((a + b - 1) / b);
+}
+
+/// One CTA for small messages: several have to find out who is last where the host is told. Beyond, one packet
+/// per thread.
 constexpr all_reduce_plan plan_packets(std::uint64_t count, const group_limits& limits) {
+  constexpr std::uint32_t most_alone = 512;
+  constexpr std::uint32_t each_of_many = 256;
   const std::uint64_t packets = (count + 1) / 2;
   all_reduce_plan plan;
   plan.way = algorithm::packets;
-  plan.ctas = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>((packets + cta_threads - 1) / cta_threads, 1, limits.ctas));
-  // the last warp sees to signatures; below a full CTA it has no packets, so that neither delays the other
-  const std::uint64_t wanted = (packets + 31) / 32 * 32 + 32;
-  plan.threads = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 64, cta_threads));
+  if (packets <= most_alone) {
+    plan.threads = std::max(divide_up(packets, 32) * 32, 32u) + signature_threads;
+  } else {
+    plan.ctas = std::clamp(divide_up(packets, each_of_many), 1u, limits.ctas);
+    plan.threads = each_of_many + signature_threads;
+  }
   return plan;
 }
 
@@ -43,24 +56,24 @@ constexpr all_reduce_plan plan_lines(std::uint64_t count, const group_limits& li
   const std::uint64_t per_cta = cta_threads / 32 * lines_per_warp;
   all_reduce_plan plan;
   plan.way = algorithm::lines;
-  plan.ctas =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>((lines + per_cta - 1) / per_cta, 1, limits.ctas));
-  plan.threads = cta_threads;
+  plan.ctas = std::clamp(divide_up(lines, per_cta), 1u, limits.ctas);
+  plan.threads = cta_threads + signature_threads;
   const std::uint64_t rounds = lines / (per_cta * plan.ctas);
-  plan.lines_ahead = rounds >= 4 ? 4 : rounds >= 2 ? 2 : 1;
+  plan.lines_ahead = rounds >= 32 ? 4 : rounds >= 1 ? 2 : 1;
   return plan;
 }
 
 constexpr all_reduce_plan plan_ring(std::uint64_t count, const group_limits& limits) {
   all_reduce_plan plan;
   plan.way = algorithm::ring;
-  plan.stripes = std::min(limits.ctas / 2, max_stripes);
-  plan.ctas = 2 * plan.stripes;
-  plan.threads = cta_threads;
+  plan.stripes = limits.ctas;
+  plan.ctas = limits.ctas;
+  plan.threads = cta_threads + pusher_threads;
   // at least eight chunks per stripe, so that filling and draining the pipe stays a small part; not below
-  // 64 KiB, where flags cost more than data
-  std::uint64_t chunk = limits.ring_chunk;
-  while (chunk > 65536 && count * sizeof(float) < chunk * plan.stripes * 8) chunk /= 2;
+  // 64 KiB, where flags cost more than data; whole tiles of the bulk pusher
+  constexpr std::uint64_t tile = 16384;
+  const std::uint64_t wanted = count * sizeof(float) / plan.stripes / 8 / tile * tile;
+  const std::uint64_t chunk = std::min<std::uint64_t>(std::max<std::uint64_t>(wanted, 4 * tile), limits.ring_chunk);
   plan.chunk = static_cast<std::uint32_t>(chunk / sizeof(float));
   return plan;
 }

@@ -54,13 +54,13 @@ class bulk_stage_ring {
                  : "memory");
   }
   __device__ static void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-  /// What this thread learnt by an acquire comes before the bulk accesses it issues from here on.
+  /// Between bulk accesses and this thread's ordinary ones, both ways: after an acquire and before bulk stores
+  /// that rely on it, after complete bulk stores and before the release that tells of them.
   __device__ static void order_bulk_accesses() { asm volatile("fence.proxy.async;" ::: "memory"); }
-  /// Until at most `Pending` of the latest commits are incomplete; then what completed is visible to fences.
+  /// Until at most `Pending` of the latest commits are incomplete.
   template <int Pending>
   __device__ static void await_stores() {
     asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
-    order_bulk_accesses();
   }
 
  private:
@@ -71,7 +71,8 @@ class bulk_stage_ring {
 /// Walks a stripe tile by tile: tiles of a chunk lie side by side, chunks `stripes` apart.
 class tile_walk {
  public:
-  __device__ tile_walk(const all_reduce_args& args, std::uint32_t stripe) : walk_{args, stripe} {}
+  __device__ tile_walk(const all_reduce_args& args, std::uint32_t stripe, std::uint64_t sequence)
+      : walk_{args, stripe, sequence} {}
   [[nodiscard]] __device__ bool more() const { return walk_.more(); }
   __device__ void step() {
     offset_ += bulk_tile;
@@ -80,6 +81,7 @@ class tile_walk {
     walk_.step();
   }
   [[nodiscard]] __device__ std::uint64_t sequence() const { return walk_.sequence(); }
+  [[nodiscard]] __device__ std::uint32_t slot() const { return walk_.slot(); }
   [[nodiscard]] __device__ std::uint32_t offset() const { return offset_; }
   [[nodiscard]] __device__ std::uint64_t begin() const { return walk_.begin() * sizeof(float) + offset_; }
   /// Whole 16-byte units of the tile; the message's last few elements may be left for plain stores.
@@ -103,10 +105,10 @@ class tile_walk {
 
 __device__ inline void push_tile(const bulk_stage_ring& stages, const all_reduce_args& args,
                                  std::uint32_t stripe, std::uint64_t index, const tile_walk& tile) {
-  const device_block& block = *args.block;
-  for (std::uint32_t r = 0; r < block.size; ++r) {
-    if (r == block.rank) continue;
-    std::byte* to = ring_slot(block, r, block.rank, stripe, tile.sequence()) + tile.offset();
+  const group_view& group = args.group;
+  for (std::uint32_t r = 0; r < group.size; ++r) {
+    if (r == group.rank) continue;
+    std::byte* to = ring_slot(group, r, group.rank, stripe, tile.slot()) + tile.offset();
     if (tile.bytes() > 0) stages.store(index, to, tile.bytes());
     const float* odd = args.in + (tile.begin() + tile.bytes()) / sizeof(float);
     for (std::uint32_t i = 0; i < tile.odd_elements(); ++i)
@@ -116,20 +118,21 @@ __device__ inline void push_tile(const bulk_stage_ring& stages, const all_reduce
 }
 
 __device__ inline bool gpu_machine::push_stripe_in_bulk(operation<gpu_machine>& op,
-                                                        const all_reduce_args& args, std::uint32_t stripe) {
+                                                        const all_reduce_args& args, std::uint32_t stripe,
+                                                        std::uint64_t sequence) {
   extern __shared__ __align__(128) std::byte stage_memory[];
   __shared__ __align__(8) std::uint64_t stage_barriers[bulk_stages];
-  bool ok = op.check_signatures();  // by the last warp, while thread 0 pushes
-  if (thread() != 0) return ok;
+  if (thread() != 0) return true;
+  bool ok = true;
   const bulk_stage_ring stages{stage_memory, stage_barriers};
   const auto* in = reinterpret_cast<const std::byte*>(args.in);
-  tile_walk loading{args, stripe};
-  tile_walk storing{args, stripe};
+  tile_walk loading{args, stripe, sequence};
+  tile_walk storing{args, stripe, sequence};
   // tiles whose stores are complete trail those being stored by bulk_stores - 1
-  tile_walk complete{args, stripe};
+  tile_walk complete{args, stripe, sequence};
   std::uint64_t loaded = 0;
   std::uint64_t stored = 0;
-  std::uint64_t published = args.block->ring_sequence[stripe];
+  std::uint64_t published = sequence;
   const auto load_next = [&] {
     if (!loading.more()) return;
     stages.load(loaded, in + loading.begin(), loading.bytes());
@@ -140,7 +143,7 @@ __device__ inline bool gpu_machine::push_stripe_in_bulk(operation<gpu_machine>& 
   for (; ok && storing.more(); storing.step()) {
     stages.await(stored);
     if (storing.first_of_chunk()) {
-      ok = await_credits(*this, op, *args.block, stripe, storing.sequence());
+      ok = await_credits(*this, op, args.group, stripe, storing.sequence());
       stages.order_bulk_accesses();
     }
     if (!ok) break;
@@ -149,11 +152,15 @@ __device__ inline bool gpu_machine::push_stripe_in_bulk(operation<gpu_machine>& 
     stages.await_stores<bulk_stores - 1>();
     if (stored >= bulk_stores) {
       complete.step();
-      if (complete.first_of_chunk()) raise_flags(*this, args, stripe, published = complete.sequence());
+      if (complete.first_of_chunk()) {
+        stages.order_bulk_accesses();
+        raise_flags(*this, args, stripe, published = complete.sequence());
+      }
     }
     load_next();
   }
   stages.await_stores<0>();
+  stages.order_bulk_accesses();
   if (ok && published != storing.sequence()) raise_flags(*this, args, stripe, storing.sequence());
   // Stages must not be given up while loads into them are under way.
   for (std::uint64_t tile = stored + (ok ? 0 : 1); tile < loaded; ++tile) stages.await(tile);

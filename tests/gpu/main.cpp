@@ -20,6 +20,8 @@ constexpr std::size_t groups_per_scenario = 4;
 
 /// rank process: --rank R --size N --scenario NAME --control FD [--small] FD...
 int run_rank(const std::vector<std::string>& arguments) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  ::alarm(120);  // a scenario that hangs has failed
   rank_setting setting;
   std::string name;
   for (std::size_t i = 0; i < arguments.size(); ++i) {

@@ -74,13 +74,14 @@ void check_sum(host_group& group, algorithm way, std::uint64_t count, placement 
     float* target = where == placement::in_place ? in[r].data() : out[r].data() + offset;
     args.push_back(group.arguments(r, in[r].data() + offset, target, count, plan, 1));
   }
-  run_all(group, 2, args, std::vector(n, plan));
+  run_all(group, n == 2 ? 4 : 2, args, std::vector(n, plan));
   for (std::uint32_t r = 0; r < n; ++r) {
     BOOST_TEST(same_bits(args[r].out, sum.data(), count), "rank " << r << " of " << n << ", count " << count);
     BOOST_TEST(group.block(r).stop == 0u);
     BOOST_TEST(group.mailbox(r).done == 1u);
-    BOOST_TEST(group.block(r).entered == group.block(r).left);
-    BOOST_TEST(group.block(r).arrivals == 0u);
+    BOOST_TEST(group.block(r).entered == group.block(r).arrived);
+    for (const cta_record& record : group.block(r).records)
+      BOOST_REQUIRE(record.counter == group.block(r).records[0].counter);
   }
 }
 
@@ -104,20 +105,18 @@ BOOST_AUTO_TEST_CASE(sums_are_bitwise_those_of_the_rank_order_fold) {
 
 BOOST_AUTO_TEST_CASE(counters_roll_over_without_meeting_old_flags) {
   host_group group{small_limits(2), 7, (1ull << 32) - 3};
-  const all_reduce_plan plan = small_plan(algorithm::packets, 500, group.limits());
-  static_cast<void>(plan);
   for (unsigned step = 0; step < 6; ++step) {
     // An old value that equals a coming flag lies in a slot: only the clearing at the step keeps it harmless.
     if (step == 1)
       for (std::uint32_t r = 0; r < 2; ++r)
         for (std::uint64_t i = 100; i < 250; ++i)
-          packet_slots(group.block(r), r, 1 - r, 1)[i] = make_packet(1, 1, 1);
+          packet_slots(group.view(r), r, 1 - r, 1)[i] = make_packet(1, 1, 1);
     check_sum(group, step % 2 == 0 ? algorithm::packets : algorithm::ring, 40 + 90 * step,
               placement::separate, step);
     check_sum(group, algorithm::packets, 500, placement::separate, 100 + step);
   }
-  BOOST_TEST((group.block(0).counter >> 32) == 1u);
-  BOOST_TEST(group.block(0).counter == group.block(1).counter);
+  BOOST_TEST((group.block(0).records[0].counter >> 32) == 1u);
+  BOOST_TEST(group.block(0).records[0].counter == group.block(1).records[0].counter);
 }
 
 BOOST_AUTO_TEST_CASE(different_counts_end_as_mismatch_on_both_and_use_no_data) {
@@ -192,8 +191,8 @@ BOOST_AUTO_TEST_CASE(an_abort_ends_a_waiting_kernel_with_nan_and_a_sticky_status
     launch_all_reduce(plan, 2, stale);
     for (float x : out) BOOST_REQUIRE(std::isnan(x));
     BOOST_TEST((unpack(group.mailbox(0).status) == v));
-    BOOST_TEST(group.block(0).counter == 2u);
-    BOOST_TEST(group.block(0).entered == group.block(0).left);
+    BOOST_TEST(group.block(0).records[0].counter == 2u);
+    BOOST_TEST(group.block(0).entered == group.block(0).arrived);
   }
 }
 

@@ -20,9 +20,15 @@ namespace chorale::kernels {
 
 /// What the threads of one CTA share.
 struct host_cta {
-  explicit host_cta(std::uint32_t threads) : meet{static_cast<std::ptrdiff_t>(threads)} {}
-  std::barrier<> meet;
-  std::atomic<std::uint32_t> any[2] = {0, 0};
+  /// The whole CTA, then the ring's pushers and reducers.
+  explicit host_cta(std::uint32_t threads)
+      : meetings{{threads}, {threads > 1 ? threads / 2 : 1}, {threads - threads / 2}} {}
+  struct meeting {
+    meeting(std::uint32_t threads) : barrier{static_cast<std::ptrdiff_t>(threads)} {}
+    std::barrier<> barrier;
+    std::atomic<std::uint32_t> any[2] = {0, 0};
+  };
+  meeting meetings[3];
   cta_shared shared{};
 };
 
@@ -39,17 +45,10 @@ class host_machine {
   std::uint32_t cta() const { return index_; }
   std::uint32_t ctas() const { return ctas_; }
   cta_shared& shared() { return cta_.shared; }
-  void sync() { cta_.meet.arrive_and_wait(); }
-  bool sync_or(bool mine) {
-    std::atomic<std::uint32_t>& any = cta_.any[turn_ ^= 1u];
-    if (mine) any.store(1);
-    sync();
-    const bool result = any.load() != 0;
-    sync();
-    if (thread_ == 0) any.store(0);
-    sync();
-    return result;
-  }
+  void sync() { cta_.meetings[0].barrier.arrive_and_wait(); }
+  void sync(const cta_role& role) { cta_.meetings[role.id].barrier.arrive_and_wait(); }
+  bool sync_or(bool mine) { return meet(0, mine); }
+  bool sync_or(const cta_role& role, bool mine) { return meet(role.id, mine); }
   void pause() { std::this_thread::yield(); }
 
   packet load_packet(const packet* from) const {
@@ -85,21 +84,33 @@ class host_machine {
     std::uint64_t seen = atomic(*at).load();
     return now >= seen && atomic(*at).compare_exchange_strong(seen, next);
   }
-  void copy(float* to, const float* from, std::uint32_t n, bool) const {
-    for (std::uint32_t i = thread_; i < n; i += threads_) to[i] = from[i];
+  void copy(float* to, const float* from, std::uint32_t n, bool, std::uint32_t thread,
+            std::uint32_t threads) const {
+    for (std::uint32_t i = thread; i < n; i += threads) to[i] = from[i];
   }
-  bool push_stripe_in_bulk(operation<host_machine>& op, const all_reduce_args& args, std::uint32_t stripe) {
-    return push_stripe(*this, op, args, stripe);
+  bool push_stripe_in_bulk(operation<host_machine>&, const all_reduce_args&, std::uint32_t, std::uint64_t) {
+    return false;  // has_bulk_copies says so
   }
 
  private:
+  /// The word for the answer alternates, and is cleared while nobody can be in the meeting after next.
+  bool meet(std::uint32_t which, bool mine) {
+    host_cta::meeting& with = cta_.meetings[which];
+    std::atomic<std::uint32_t>& any = with.any[turn_[which] ^= 1u];
+    if (mine) any.store(1);
+    with.barrier.arrive_and_wait();
+    const bool result = any.load() != 0;
+    with.barrier.arrive_and_wait();
+    any.store(0);
+    return result;
+  }
   template <class Word>
   static std::atomic_ref<Word> atomic(const Word& w) {
     return std::atomic_ref<Word>{const_cast<Word&>(w)};
   }
   host_cta& cta_;
   std::uint32_t thread_, threads_, index_, ctas_;
-  std::uint32_t turn_ = 0;
+  std::uint32_t turn_[3] = {0, 0, 0};
 };
 
 /// Starts every CTA of a kernel and waits until all have ended.
@@ -135,19 +146,21 @@ class host_group {
     for (std::uint32_t r = 0; r < limits.size; ++r)
       ranks_.push_back(std::make_unique<rank_memory>(layout_.total));
     for (std::uint32_t r = 0; r < limits.size; ++r) {
-      device_block& b = ranks_[r]->block;
-      b.counter = counter;
-      b.abort = &ranks_[r]->mailbox.abort;
-      b.host = &ranks_[r]->mailbox;
-      b.generation = generation;
-      b.rank = r;
-      b.size = limits.size;
-      for (std::uint32_t p = 0; p < limits.size; ++p) b.regions[p] = ranks_[p]->region();
-      b.layout = layout_;
+      rank_memory& own = *ranks_[r];
+      for (cta_record& record : own.block.records) record.counter = counter;
+      own.view.block = &own.block;
+      own.view.abort = &own.mailbox.abort;
+      own.view.host = &own.mailbox;
+      own.view.generation = generation;
+      own.view.rank = r;
+      own.view.size = limits.size;
+      for (std::uint32_t p = 0; p < limits.size; ++p) own.view.regions[p] = ranks_[p]->region();
+      own.view.layout = layout_;
     }
   }
 
   device_block& block(std::uint32_t rank) { return ranks_[rank]->block; }
+  const group_view& view(std::uint32_t rank) { return ranks_[rank]->view; }
   host_mailbox& mailbox(std::uint32_t rank) { return ranks_[rank]->mailbox; }
   const region_layout& layout() const { return layout_; }
   const group_limits& limits() const { return limits_; }
@@ -155,7 +168,7 @@ class host_group {
   all_reduce_args arguments(std::uint32_t rank, const float* in, float* out, std::uint64_t count,
                             const all_reduce_plan& plan, std::uint64_t launch_number = 0) {
     all_reduce_args args{};
-    args.block = &block(rank);
+    args.group = view(rank);
     args.in = in;
     args.out = out;
     args.count = count;
@@ -163,6 +176,7 @@ class host_group {
     args.chunk = plan.chunk;
     args.stripes = static_cast<std::uint16_t>(plan.stripes);
     args.in_place = in == out;
+    args.tells_host = launch_number != 0;
     const auto bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
     args.alignment = static_cast<std::uint8_t>(bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 4);
     args.what = {count, kind_all_reduce, dtype_f32, op_sum, 0, 0};
@@ -179,6 +193,7 @@ class host_group {
     std::vector<aligned_line> words;
     device_block block{};
     host_mailbox mailbox{};
+    group_view view{};
   };
   group_limits limits_;
   region_layout layout_;
