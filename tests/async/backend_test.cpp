@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <deque>
@@ -542,8 +543,6 @@ BOOST_DATA_TEST_CASE(wait_keeps_its_deadline, data::make(backends), which) {
     BOOST_TEST(world.wait(begun + sleep) == 0U);
     const duration slept = steady_now() - begun;
     BOOST_TEST(slept.count() >= duration{sleep}.count());
-    // Generous, for a busy machine; milliseconds of rounding would show on the median of many below.
-    BOOST_TEST(slept.count() < (sleep + 200ms).count());
   }
   std::vector<duration> late;
   for (int i = 0; i < 21; ++i) {
@@ -551,9 +550,10 @@ BOOST_DATA_TEST_CASE(wait_keeps_its_deadline, data::make(backends), which) {
     world.wait(until);
     late.push_back(steady_now() - until);
   }
-  std::nth_element(late.begin(), late.begin() + 10, late.end());
-  BOOST_TEST_MESSAGE(which << ": median lateness of a 200 us wait " << late[10].count() / 1000 << " us");
-  BOOST_TEST(late[10].count() < duration{2ms}.count());
+  // Rounding to milliseconds would show even in the best of them, and the best one bears a busy machine.
+  const duration best = *std::min_element(late.begin(), late.end());
+  BOOST_TEST_MESSAGE(which << ": a 200 us wait is late by at least " << best.count() / 1000 << " us");
+  BOOST_TEST(best.count() < duration{700us}.count());
 }
 
 BOOST_DATA_TEST_CASE(a_past_deadline_returns_at_once, data::make(backends), which) {
