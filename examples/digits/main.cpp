@@ -25,15 +25,16 @@ chorale::task<chorale::result<>> train(trainer& trainer, const plan& plan, const
 /// Every rank's times on every rank: each adds its own to a row of zeros.
 chorale::task<chorale::result<std::vector<rank_times>>> gather(gradient_exchange& exchange, share share,
                                                                const timeline& own) {
-  std::vector<float> row(2 * static_cast<std::size_t>(share.ranks));
-  const auto rank = static_cast<std::size_t>(share.rank);
-  row[2 * rank] = static_cast<float>(own.computing().count());
-  row[2 * rank + 1] = static_cast<float>(own.exposed().count());
+  std::vector<float> row(3 * static_cast<std::size_t>(share.ranks));
+  const std::span<float> mine = std::span{row}.subspan(3 * static_cast<std::size_t>(share.rank), 3);
+  mine[0] = static_cast<float>(own.computing().count());
+  mine[1] = static_cast<float>(own.exposed().count());
+  mine[2] = static_cast<float>(own.exchanging().count());
   exchange.start(row);
   chorale::result<> summed = co_await exchange.finish();
   if (!summed) co_return summed.error();
   std::vector<rank_times> times;
-  for (std::size_t i = 0; i < row.size(); i += 2) times.push_back({row[i], row[i + 1]});
+  for (std::size_t i = 0; i < row.size(); i += 3) times.push_back({row[i], row[i + 1], row[i + 2]});
   co_return times;
 }
 

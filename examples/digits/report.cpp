@@ -36,15 +36,19 @@ void progress_bar::show(std::size_t epochs_done, score training) const {
 std::string table(const outcome& outcome) {
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "\n{:>4}  {:>11}  {:>11}  {:>15}\n", "rank", "compute", "exposed", "exposed/compute");
+  fmt::format_to(out, "\n{:>4}  {:>9}  {:>9}  {:>9}  {:>15}\n", "rank", "compute", "exposed", "on core",
+                 "exposed/compute");
   for (std::size_t rank = 0; rank < outcome.ranks.size(); ++rank) {
     const rank_times& times = outcome.ranks[rank];
-    fmt::format_to(out, "{:>4}  {:>9.3f} s  {:>9.3f} s  {:>13.1f} %\n", rank, times.computing, times.exposed,
-                   100 * times.exposed / times.computing);
+    fmt::format_to(out, "{:>4}  {:>7.3f} s  {:>7.3f} s  {:>7.3f} s  {:>13.1f} %\n", rank, times.computing,
+                   times.exposed, times.on_core, 100 * times.exposed / times.computing);
   }
-  fmt::format_to(out,
-                 "compute: what the run takes with communication removed; exposed: communication that no\n"
-                 "computation hid. Both from timestamps of this run, waiting for a core included.\n\n");
+  fmt::format_to(
+      out,
+      "compute  what the run takes with communication removed\n"
+      "exposed  communication that no computation hid, waiting for other ranks and for a core included\n"
+      "on core  the part of it that was work\n"
+      "All from timestamps of this run.\n\n");
   fmt::format_to(out, "test accuracy  {:.1f} % ({} of {})\n", 100 * outcome.test.accuracy,
                  std::lround(outcome.test.accuracy * static_cast<double>(outcome.test_count)),
                  outcome.test_count);

@@ -29,6 +29,7 @@ class progress_bar {
 struct rank_times {
   double computing = 0;  ///< seconds
   double exposed = 0;    ///< seconds
+  double on_core = 0;    ///< seconds; the part of `exposed` spent working rather than waiting
 };
 
 struct outcome {

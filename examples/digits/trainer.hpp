@@ -27,7 +27,7 @@ namespace digits {
 /// What all ranks must agree on: the same plan gives the same weights.
 struct plan {
   std::vector<std::size_t> hidden_widths{256, 128};
-  std::size_t epochs = 40;
+  std::size_t epochs = 60;
   std::size_t batch = 100;
   std::size_t shards = 4;
   float learning_rate = 0.05F;
