@@ -29,6 +29,10 @@ struct call {
   bool sending = false;   ///< message: which side this is
   time_point expires = never;
 
+  /// A barrier, or a reduction of no elements: ranks still meet and compare signatures, over one token.
+  [[nodiscard]] bool carries_nothing() const noexcept {
+    return kind != collective_kind::message && count == 0;
+  }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return count * size_of(type); }
 };
 

@@ -167,9 +167,9 @@ in_flight& core::new_execution(const call& what, error& why_not) {
   plan_execution& execution = new_plan_execution();
   plan_key key;
   key.algorithm = kind;
-  key.in_place = !barrier && what.in == what.out;
-  key.element_bytes = static_cast<std::uint32_t>(barrier ? sizeof(float) : size_of(what.type));
-  key.count = barrier ? 1 : what.count;
+  key.in_place = !what.carries_nothing() && what.in == what.out;
+  key.element_bytes = static_cast<std::uint32_t>(what.carries_nothing() ? sizeof(float) : size_of(what.type));
+  key.count = what.carries_nothing() ? 1 : what.count;
   if (!reduce) {
     why_not = std::move(reduce).error();
     return execution;

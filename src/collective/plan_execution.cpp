@@ -25,23 +25,17 @@ void plan_execution::prepare(std::shared_ptr<const schedule::plan> plan, host_re
 }
 
 const std::byte* plan_execution::source(const plan_step& s) const noexcept {
-  const std::byte* base = what().kind == collective_kind::barrier
-                              ? reinterpret_cast<const std::byte*>(barrier_value_)
-                              : what().in;
-  if (s.src_space == space::out)
-    base = what().kind == collective_kind::barrier ? reinterpret_cast<const std::byte*>(barrier_value_ + 1)
-                                                   : what().out;
-  if (s.src_space == space::scratch) base = scratch_.get();
-  return base + s.src_offset;
+  if (s.src_space == space::scratch) return scratch_.get() + s.src_offset;
+  const bool in = s.src_space == space::in;
+  if (what().carries_nothing()) return reinterpret_cast<const std::byte*>(token_ + (in ? 0 : 1));
+  return (in ? what().in : what().out) + s.src_offset;
 }
 
 std::byte* plan_execution::target(const plan_step& s) noexcept {
-  std::byte* base =
-      what().kind == collective_kind::barrier ? reinterpret_cast<std::byte*>(barrier_value_ + 1) : what().out;
-  if (s.dst_space == space::scratch) base = scratch_.get();
+  if (s.dst_space == space::scratch) return scratch_.get() + s.dst_offset;
+  if (what().carries_nothing()) return reinterpret_cast<std::byte*>(token_ + 1);
   // Only in the in-place form does a plan write what it calls input.
-  if (s.dst_space == space::in && what().kind != collective_kind::barrier) base = what().out;
-  return base + s.dst_offset;
+  return what().out + s.dst_offset;
 }
 
 std::byte* plan_execution::sink_of(step_index s) noexcept {
@@ -51,20 +45,27 @@ std::byte* plan_execution::sink_of(step_index s) noexcept {
 
 void plan_execution::lay_out() {
   const auto& all = plan_->steps;
-  element_ = what().kind == collective_kind::barrier ? sizeof(float) : size_of(what().type);
+  element_ = what().carries_nothing() ? sizeof(float) : size_of(what().type);
   steps_.assign(all.size(), {});
-  sends_used_ = receives_used_ = 0;
+  edges_.assign(plan_->edges.size(), {});
+  std::uint32_t arrivals = 0;
+  for (std::size_t e = 0; e < edges_.size(); ++e) {
+    edges_[e].first = arrivals;
+    if (plan_->edges[e].way == schedule::direction::receiving) arrivals += plan_->edges[e].messages;
+  }
+  arrivals_.resize(arrivals);
+  sends_used_ = 0;
   spare_begin_ = padded(plan_->scratch_bytes);
   std::uint64_t spare = 0;
   for (step_index s = 0; s < all.size(); ++s) {
     steps_[s].waits_for = all[s].dependencies;
     if (schedule::sends(all[s].kind)) steps_[s].send = static_cast<std::uint32_t>(sends_used_++);
-    if (schedule::receives(all[s].kind)) steps_[s].receive = static_cast<std::uint32_t>(receives_used_++);
+    if (schedule::receives(all[s].kind)) arrivals_[edges_[all[s].recv_edge].first + all[s].recv_sequence] = s;
     if (only_forwards(all[s].kind)) steps_[s].spare = std::exchange(spare, spare + padded(all[s].length));
   }
   if (sends_used_ > send_capacity_) sends_ = std::make_unique<send_state[]>(send_capacity_ = sends_used_);
-  if (receives_used_ > receive_capacity_)
-    receives_ = std::make_unique<receive_state[]>(receive_capacity_ = receives_used_);
+  const std::size_t slots = slots_per_edge * edges_.size();
+  if (slots > landing_capacity_) landings_ = std::make_unique<landing[]>(landing_capacity_ = slots);
   if (spare_begin_ + spare > scratch_capacity_) {
     scratch_capacity_ = spare_begin_ + spare;
     scratch_.reset();  // the old content is of no use: free it first
@@ -76,11 +77,49 @@ void plan_execution::lay_out() {
 
 void plan_execution::begin() {
   taken_back_ = false;
+  draining_ = true;  // receives may complete while they are posted: their steps wait for the list to be whole
   lay_out();
   left_ = plan_->steps.size();
   for (step_index s = static_cast<step_index>(left_); s-- > 0;)
     if (steps_[s].waits_for == 0) ready_.push_back(s);
+  for (std::uint32_t e = 0; e < edges_.size() && !taken_back_; ++e) fill_slots(e);
+  draining_ = false;
   drain();
+}
+
+std::span<plan_execution::landing> plan_execution::slots_of(std::uint32_t edge) noexcept {
+  return {landings_.get() + slots_per_edge * edge, slots_per_edge};
+}
+
+void plan_execution::fill_slots(std::uint32_t edge) noexcept {
+  const auto& e = plan_->edges[edge];
+  if (e.way != schedule::direction::receiving) return;
+  for (landing& slot : slots_of(edge)) {
+    if (slot.in_use || edges_[edge].posted == e.messages || taken_back_) continue;
+    slot.home = this;
+    slot.edge = edge;
+    slot.step = arrivals_[edges_[edge].first + edges_[edge].posted++];
+    slot.in_use = true;
+    slot.arrived = false;
+    slot.landed = 0;
+    post(slot);
+  }
+}
+
+void plan_execution::post(landing& slot) noexcept {
+  const plan_step& step = plan_->steps[slot.step];
+  const auto& edge = plan_->edges[slot.edge];
+  slot.key = {lane().key, ticket(), step.recv_sequence, edge.channel};
+  slot.call = signed_as();
+  slot.size = step.length;
+  slot.completed = on_received;
+  slot.target = nullptr;
+  slot.consume = on_part;
+  if (steps_[slot.step].ready && !schedule::reduces(step.kind)) {
+    slot.target = sink_of(slot.step);
+    slot.consume = nullptr;
+  }
+  owner().link_to(edge.peer).receive(slot);
 }
 
 void plan_execution::drain() noexcept {
@@ -111,7 +150,7 @@ void plan_execution::issue(step_index s) noexcept {
     case step_kind::send:
       return start_send(s, source(step));
     default:
-      return start_receive(s);
+      return open(s);
   }
 }
 
@@ -131,45 +170,67 @@ void plan_execution::start_send(step_index s, const std::byte* from) noexcept {
   owner().link_to(edge.peer).send(m);
 }
 
-void plan_execution::start_receive(step_index s) noexcept {
+/// The step's dependencies are met: its message may go to its place, and what has landed goes there now.
+void plan_execution::open(step_index s) noexcept {
   const plan_step& step = plan_->steps[s];
-  const auto& edge = plan_->edges[step.recv_edge];
-  receive_state& r = receives_[steps_[s].receive];
-  r.home = this;
-  r.step = s;
-  r.peer = edge.peer;
-  r.key = {lane().key, ticket(), step.recv_sequence, edge.channel};
-  r.call = signed_as();
-  r.size = step.length;
-  r.target = schedule::reduces(step.kind) ? nullptr : target(step);
-  r.consume = schedule::reduces(step.kind) ? on_part : nullptr;
-  r.completed = on_received;
-  owner().link_to(edge.peer).receive(r);
+  steps_[s].ready = true;
+  for (landing& slot : slots_of(step.recv_edge)) {
+    if (!slot.in_use || slot.step != s) continue;
+    if (slot.landed != 0) apply(s, 0, slot.buffer.get(), slot.landed);
+    if (slot.arrived) return received(slot);
+    if (!schedule::reduces(step.kind)) {
+      slot.target = sink_of(s);
+      slot.consume = nullptr;
+    }
+    return;
+  }
+}
+
+void plan_execution::apply(step_index s, std::uint64_t offset, const std::byte* payload,
+                           std::uint64_t bytes) noexcept {
+  const plan_step& step = plan_->steps[s];
+  std::byte* to = sink_of(s) + offset;
+  if (!schedule::reduces(step.kind)) {
+    std::memcpy(to, payload, bytes);
+    return;
+  }
+  const std::byte* local = source(step) + offset;
+  const bool local_first = step.order == schedule::operand_order::local_first;
+  reduce_(to, local_first ? local : payload, local_first ? payload : local, bytes / element_);
 }
 
 void plan_execution::on_part(posted_receive& base, std::uint64_t offset, const std::byte* payload,
                              std::uint64_t bytes) noexcept {
-  auto& r = static_cast<receive_state&>(base);
-  plan_execution& self = *r.home;
-  const plan_step& step = self.plan_->steps[r.step];
-  const std::byte* local = self.source(step) + offset;
-  const bool local_first = step.order == schedule::operand_order::local_first;
-  self.reduce_(self.sink_of(r.step) + offset, local_first ? local : payload, local_first ? payload : local,
-               bytes / self.element_);
+  auto& slot = static_cast<landing&>(base);
+  plan_execution& self = *slot.home;
+  if (self.steps_[slot.step].ready) return self.apply(slot.step, offset, payload, bytes);
+  if (slot.capacity < slot.size) {
+    slot.buffer = std::make_unique_for_overwrite<std::byte[]>(slot.size);
+    slot.capacity = slot.size;
+  }
+  std::memcpy(slot.buffer.get() + offset, payload, bytes);
+  slot.landed = offset + bytes;
 }
 
 void plan_execution::on_received(posted_receive& base) noexcept {
-  auto& r = static_cast<receive_state&>(base);
-  r.home->received(r.step);
+  auto& slot = static_cast<landing&>(base);
+  plan_execution& self = *slot.home;
+  slot.arrived = true;
+  if (!self.steps_[slot.step].ready) return;
+  self.received(slot);
+  self.drain();
 }
 
-void plan_execution::received(step_index s) noexcept {
-  const step_kind kind = plan_->steps[s].kind;
-  if (schedule::sends(kind))
+/// The message is in its place: the slot serves the next one, and the step goes on.
+void plan_execution::received(landing& slot) noexcept {
+  const step_index s = slot.step;
+  const std::uint32_t edge = slot.edge;
+  slot.in_use = false;
+  if (schedule::sends(plan_->steps[s].kind))
     start_send(s, sink_of(s));
   else
     step_done(s);
-  drain();
+  if (!taken_back_) fill_slots(edge);
 }
 
 void plan_execution::on_sent(outgoing& base) noexcept {
@@ -190,8 +251,10 @@ void plan_execution::take_back() noexcept {
   taken_back_ = true;
   for (std::size_t i = 0; i < sends_used_; ++i)
     if (sends_[i].where != outgoing::place::idle) owner().link_to(sends_[i].peer).abandon(sends_[i]);
-  for (std::size_t i = 0; i < receives_used_; ++i)
-    if (receives_[i].posted) owner().link_to(receives_[i].peer).withdraw(receives_[i]);
+  for (std::size_t i = 0; i < slots_per_edge * edges_.size(); ++i) {
+    if (landings_[i].posted) owner().link_to(plan_->edges[landings_[i].edge].peer).withdraw(landings_[i]);
+    landings_[i].in_use = false;
+  }
 }
 
 bool plan_execution::needs(rank_t peer) const noexcept {
@@ -199,7 +262,7 @@ bool plan_execution::needs(rank_t peer) const noexcept {
     if (steps_[s].done) continue;
     const plan_step& step = plan_->steps[s];
     if (steps_[s].send != none && plan_->edges[step.send_edge].peer == peer) return true;
-    if (steps_[s].receive != none && plan_->edges[step.recv_edge].peer == peer) return true;
+    if (schedule::receives(step.kind) && plan_->edges[step.recv_edge].peer == peer) return true;
   }
   return false;
 }

@@ -17,7 +17,7 @@ namespace chorale {
 
 class plan_execution final : public in_flight {
  public:
-  /// Before `begin`: what to walk. `plan` is kept; a barrier passes no reduction of the user's.
+  /// Before `begin`: what to walk. `plan` is kept.
   void prepare(std::shared_ptr<const schedule::plan> plan, host_reduction reduce) noexcept;
 
  protected:
@@ -32,26 +32,41 @@ class plan_execution final : public in_flight {
     schedule::step_index step = 0;
     rank_t peer = no_rank;
   };
-  struct receive_state : posted_receive {
+  struct landing : posted_receive {
     plan_execution* home = nullptr;
+    std::uint32_t edge = 0;
     schedule::step_index step = 0;
-    rank_t peer = no_rank;
+    bool in_use = false;
+    bool arrived = false;
+    std::uint64_t landed = 0;  // bytes that wait for their step in `buffer`
+    std::unique_ptr<std::byte[]> buffer;
+    std::uint64_t capacity = 0;
+  };
+  static constexpr std::size_t slots_per_edge = 2;
+  struct edge_state {
+    std::uint32_t first = 0;   // into arrivals_: the edge's receiving steps by sequence
+    std::uint32_t posted = 0;  // how many of them have had their slot
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   struct step_state {
     std::uint32_t waits_for = 0;  // dependencies not finished
     bool done = false;
+    bool ready = false;         // its message may go to its place
     std::uint32_t send = none;  // index into sends_
-    std::uint32_t receive = none;
-    std::uint64_t spare = 0;  // offset in spare_ for a value that is only forwarded
+    std::uint64_t spare = 0;    // offset in spare_ for a value that is only forwarded
   };
 
   void lay_out();
   void drain() noexcept;
   void issue(schedule::step_index s) noexcept;
   void start_send(schedule::step_index s, const std::byte* from) noexcept;
-  void start_receive(schedule::step_index s) noexcept;
-  void received(schedule::step_index s) noexcept;
+  void fill_slots(std::uint32_t edge) noexcept;
+  void post(landing& slot) noexcept;
+  void open(schedule::step_index s) noexcept;
+  void apply(schedule::step_index s, std::uint64_t offset, const std::byte* payload,
+             std::uint64_t bytes) noexcept;
+  void received(landing& slot) noexcept;
+  [[nodiscard]] std::span<landing> slots_of(std::uint32_t edge) noexcept;
   void step_done(schedule::step_index s) noexcept;
   [[nodiscard]] const std::byte* source(const schedule::plan_step& s) const noexcept;
   [[nodiscard]] std::byte* target(const schedule::plan_step& s) noexcept;
@@ -68,11 +83,12 @@ class plan_execution final : public in_flight {
   std::size_t element_ = 4;
   std::vector<step_state> steps_;
   std::unique_ptr<send_state[]> sends_;
-  std::unique_ptr<receive_state[]> receives_;
+  std::unique_ptr<landing[]> landings_;  // slots_per_edge for each edge of the plan
+  std::vector<edge_state> edges_;
+  std::vector<schedule::step_index> arrivals_;
   std::size_t send_capacity_ = 0;
-  std::size_t receive_capacity_ = 0;
+  std::size_t landing_capacity_ = 0;
   std::size_t sends_used_ = 0;
-  std::size_t receives_used_ = 0;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_capacity_ = 0;
   std::uint64_t spare_begin_ = 0;  // forwarded values lie behind the plan's scratch
@@ -80,7 +96,7 @@ class plan_execution final : public in_flight {
   std::size_t left_ = 0;
   bool draining_ = false;
   bool taken_back_ = false;
-  float barrier_value_[2] = {};
+  float token_[2] = {};  // input and output of a call that carries nothing
 };
 
 }  // namespace chorale

@@ -1,0 +1,129 @@
+// all_reduce among ranks of one process: every algorithm, size and medium against a plain sum.
+#include "rig.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+using namespace chorale;
+using namespace chorale::testing;
+
+namespace {
+
+struct job {
+  std::vector<std::vector<float>> in;
+  std::vector<std::vector<float>> out;
+  bool in_place = false;
+};
+
+task<void> reduce_once(core& on, std::span<const float> in, std::span<float> out) {
+  co_await place(on, all_reduce_of(in, out));
+}
+
+void check_case(rank_t n, std::size_t count, medium over, selection_settings settings, bool in_place,
+                std::uint32_t seed) {
+  BOOST_TEST_CONTEXT("ranks " << n << ", count " << count << ", " << name_of(over) << ", algorithm "
+                              << name_of(settings.forced) << (in_place ? ", in place" : "") << ", seed "
+                              << seed) {
+    engine loop{engine_options{backend_kind::automatic, duration{0}}};
+    ranks all{loop, n, over, settings};
+    std::mt19937 random{seed};
+    std::uniform_real_distribution<float> values{-1, 1};
+    job work;
+    std::vector<double> exact(count), magnitude(count);
+    for (rank_t r = 0; r < n; ++r) {
+      auto& in = work.in.emplace_back(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        in[i] = values(random);
+        exact[i] += static_cast<double>(in[i]);
+        magnitude[i] += std::abs(static_cast<double>(in[i]));
+      }
+      work.out.emplace_back(count, std::nanf(""));
+    }
+    const auto original = work.in;
+    auto body = [&](core& on, rank_t r) {
+      auto& in = work.in[static_cast<std::size_t>(r)];
+      auto& out = in_place ? in : work.out[static_cast<std::size_t>(r)];
+      return reduce_once(on, in, out);
+    };
+    all.run(body);
+    const auto& result = in_place ? work.in : work.out;
+    for (rank_t r = 1; r < n; ++r)
+      BOOST_TEST(std::memcmp(result[0].data(), result[static_cast<std::size_t>(r)].data(),
+                             count * sizeof(float)) == 0,
+                 "rank " << r << " has another result than rank 0");
+    if (!in_place) BOOST_TEST((work.in == original), "the input was written");
+    for (std::size_t i = 0; i < count; ++i) {
+      const double bound = n * 0x1p-24 * magnitude[i];
+      const double off = std::abs(static_cast<double>(result[0][i]) - exact[i]);
+      if (!(off <= bound)) {
+        BOOST_ERROR("element " << i << " is " << result[0][i] << ", not " << exact[i]);
+        break;
+      }
+    }
+    if (settings.mode == reproducibility::deterministic || settings.forced == algorithm_kind::slice_owner) {
+      for (std::size_t i = 0; i < count; ++i) {
+        float fold = original[0][i];
+        for (rank_t r = 1; r < n; ++r) fold += original[static_cast<std::size_t>(r)][i];
+        if (std::memcmp(&fold, &result[0][i], sizeof fold) != 0) {
+          BOOST_ERROR("element " << i << " is no left fold in rank order");
+          break;
+        }
+      }
+    }
+  }
+}
+
+constexpr algorithm_kind algorithms[] = {algorithm_kind::automatic, algorithm_kind::tiny,
+                                         algorithm_kind::recursive_doubling, algorithm_kind::slice_owner,
+                                         algorithm_kind::ring};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(all_reduce)
+
+BOOST_AUTO_TEST_CASE(a_few_sizes_on_every_algorithm_and_medium) {
+  for (const medium over : {medium::shm, medium::tcp, medium::mixed})
+    for (const algorithm_kind kind : algorithms)
+      for (const rank_t n : {1, 2, 3, 4, 5})
+        for (const std::size_t count : {0, 1, 7, 8, 9, 1000, 3000, 70000}) {
+          selection_settings settings;
+          settings.forced = kind;
+          check_case(n, static_cast<std::size_t>(count), over, settings, false, 1);
+        }
+}
+
+BOOST_AUTO_TEST_CASE(random_calls) {
+  const auto seed = static_cast<std::uint32_t>(std::random_device{}());
+  BOOST_TEST_MESSAGE("seed " << seed);
+  std::mt19937 random{seed};
+  for (int i = 0; i < 300; ++i) {
+    const auto pick = [&](auto... options) {
+      const std::initializer_list<std::common_type_t<decltype(options)...>> list{options...};
+      return *(list.begin() + random() % list.size());
+    };
+    selection_settings settings;
+    settings.forced = algorithms[random() % std::size(algorithms)];
+    if (random() % 3 == 0) {
+      settings.mode = reproducibility::deterministic;
+      settings.forced = algorithm_kind::automatic;
+    }
+    const std::size_t count = pick(random() % 16, random() % 300, random() % 5000, random() % 200000);
+    check_case(static_cast<rank_t>(1 + random() % 9), count, pick(medium::shm, medium::tcp, medium::mixed),
+               settings, random() % 2 == 0, static_cast<std::uint32_t>(random()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(large_messages_in_pieces) {
+  for (const medium over : {medium::shm, medium::tcp})
+    for (const algorithm_kind kind : {algorithm_kind::slice_owner, algorithm_kind::ring})
+      for (const rank_t n : {2, 4}) {
+        selection_settings settings;
+        settings.forced = kind;
+        check_case(n, (8u << 20) / sizeof(float) + 13, over, settings, true, 5);
+      }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
