@@ -94,6 +94,8 @@ bool executable(const std::filesystem::path& path) {
 
 }  // namespace
 
+bool child::was_killed() const noexcept { return !running && WIFSIGNALED(status); }
+
 int child::exit_code() const noexcept {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

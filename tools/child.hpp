@@ -33,6 +33,7 @@ struct child {
   int status = 0;            ///< of waitpid, once not running
 
   [[nodiscard]] bool failed() const noexcept { return !running && status != 0; }
+  [[nodiscard]] bool was_killed() const noexcept;
   /// The code a shell would report: 128 + signal, or the exit code.
   [[nodiscard]] int exit_code() const noexcept;
   /// "rank 2 (pid 123) was killed by signal 9 (SIGKILL)"

@@ -160,8 +160,7 @@ task<int> job::run() {
   if (ended_by_us_ != 0)
     say(std::to_string(ended_by_us_) +
         (ended_by_us_ == 1 ? " other rank was ended" : " other ranks were ended"));
-  const bool carried_on = options_.on_loss == loss_policy::carry_on && last_code_ == 0;
-  co_return carried_on && !ending_ ? 0 : exit_code_;
+  co_return exit_code_ == 0 && !succeeded_ ? killed_code_ : exit_code_;
 }
 
 task<void> job::watch_signals() {
@@ -241,8 +240,8 @@ task<void> job::relay(int from, int to, rank_t rank) {
 
 void job::child_ended(child& c) {
   --running_;
-  last_code_ = c.exit_code();
   if (!c.failed()) {
+    succeeded_ = true;
     if (place_) place_->report_exit(c.rank);
     return;
   }
@@ -251,13 +250,18 @@ void job::child_ended(child& c) {
   else
     say(c.describe_end());
   if (place_) place_->report_exit(c.rank);
+  // Ranks that are killed are what the others may go on without; a rank that ends badly by itself is not.
+  if (options_.on_loss == loss_policy::carry_on && c.was_killed()) {
+    if (killed_code_ == 0) killed_code_ = c.exit_code();
+    return;
+  }
   first_failure(c.exit_code());
 }
 
 void job::lost_elsewhere(rank_t rank) {
   if (is_local(rank)) return;  // its process tells more
   say("rank " + std::to_string(rank) + " on node " + std::to_string(rank / options_.ranks) + " was lost");
-  first_failure(1);
+  if (options_.on_loss == loss_policy::abort) first_failure(1);
 }
 
 void job::first_failure(int code) {
@@ -310,6 +314,7 @@ task<void> job::watch_other_nodes() {
   for (;;) {
     task<result<rank_t>> waiting = link->next_lost_origin();
     const auto lost = co_await std::move(waiting);
+    if (lost && *lost == no_rank) co_return;  // only our own are left, on their way out
     if (lost) {
       lost_elsewhere(*lost);
       continue;

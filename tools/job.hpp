@@ -50,7 +50,7 @@ class job {
  public:
   explicit job(job_options options);
   /// The exit code of `chorale run`: that of the first rank that failed, 0 if none did. With
-  /// loss_policy::carry_on, 0 also if the rank that ended last succeeded.
+  /// loss_policy::carry_on, ranks that were killed do not count as long as one succeeded.
   [[nodiscard]] task<int> run();
 
  private:
@@ -81,7 +81,8 @@ class job {
   int running_ = 0;
   int signals_taken_ = 0;
   int exit_code_ = 0;
-  int last_code_ = 0;
+  int killed_code_ = 0;
+  bool succeeded_ = false;
   int ended_by_us_ = 0;
   bool ending_ = false;
 };

@@ -166,6 +166,7 @@ task<result<rank_t>> rendezvous_link::next_lost_origin() {
     auto got = co_await std::move(receive);
     if (!got && got.error().code() == errc::cancelled) co_return std::move(got).error();
     if (!got) co_return error{errc::no_decider, "the rendezvous at " + where_ + " closed the connection"};
+    if (got->kind == message_kind::over) co_return no_rank;
     if (got->kind != message_kind::lost) continue;
     byte_reader in{got->body};
     (void)in.take<std::uint64_t>();

@@ -36,8 +36,8 @@ class rendezvous_link {
   /// a loss of the epoch has been reported before. May be stopped and repeated.
   [[nodiscard]] task<error> first_loss(std::uint64_t epoch);
 
-  /// For launchers: the next rank, as launched, that was lost; errc::no_decider when the rendezvous has
-  /// ended.
+  /// For launchers: the next rank, as launched, that was lost; no_rank when all have ended;
+  /// errc::no_decider when the rendezvous is gone.
   [[nodiscard]] task<result<rank_t>> next_lost_origin();
 
   [[nodiscard]] int fd() const noexcept { return connection_.fd(); }

@@ -23,6 +23,7 @@ enum class message_kind : std::uint16_t {
   bye = 5,       ///< member → rendezvous: I end in good order
   reset = 6,     ///< member → rendezvous: decide who goes on
   watching = 7,  ///< rendezvous → launcher: you will be told of losses and of the end
+  over = 8,      ///< rendezvous → launcher: every member has ended
 };
 
 struct message {

@@ -55,7 +55,13 @@ task<void> rendezvous::serve() {
                                 [this](unique_fd fd) { return converse(std::move(fd)); }));
   connections.spawn(give_up_at(here.loop->now() + options_.timeout));
   task<result<void>> end = as_result(wait_for(finished_));
-  (void)co_await std::move(end);
+  const auto ended = co_await std::move(end);
+  if (ended && complete()) {
+    const auto over = std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::over, {}));
+    for (conversation* watcher : watchers_) push(*watcher, over);
+    task<void> draining = drain();
+    co_await std::move(draining);
+  }
   connections.request_stop();
   co_await connections.join();
   connections_ = nullptr;
