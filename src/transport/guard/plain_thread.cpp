@@ -34,7 +34,7 @@ void plain_thread::start(const char* name, std::function<void()> body) {
   const int failed = pthread_create(&thread_, nullptr, run, argument.get());
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failed != 0) throw failure{error::from_os(failed, std::string{"starting the thread "} + name)};
-  argument.release();
+  static_cast<void>(argument.release());  // the thread owns it now
   pthread_setname_np(thread_, name);
   running_ = true;
 }
