@@ -10,5 +10,7 @@ namespace chorale::tools {
 
 void add_run_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
+/// The arguments of the program are for ranks that the command starts itself.
+void add_bench_command(CLI::App& app, int& exit_code, int argc, char** argv);
 
 }  // namespace chorale::tools

@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   app.footer("Each command explains itself: chorale run --help");
   int exit_code = 0;
   chorale::tools::add_run_command(app, exit_code);
+  chorale::tools::add_bench_command(app, exit_code, argc, argv);
   chorale::tools::add_doctor_command(app, exit_code);
   CLI11_PARSE(app, argc, argv);
   return exit_code;
