@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 
 using namespace guard_test;
@@ -16,12 +18,27 @@ using chorale::rank_t;
 
 namespace {
 
-void allow_core_dumps() {
+/// Where core dumps may fall; removed with what fell.
+class scratch_folder {
+ public:
+  scratch_folder() : path_{std::filesystem::temp_directory_path() / "guard-test-XXXXXX"} {
+    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error{"mkdtemp"};
+  }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  ~scratch_folder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void allow_core_dumps(const std::string& folder) {
   rlimit limit{};
   ::getrlimit(RLIMIT_CORE, &limit);
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_CORE, &limit);
-  static_cast<void>(::chdir("/tmp"));
+  if (::chdir(folder.c_str()) != 0) throw std::runtime_error{"chdir"};
 }
 
 /// Every rank but `victim` must have been told once, of that victim.
@@ -97,9 +114,10 @@ BOOST_AUTO_TEST_CASE(the_signal_in_use_is_the_robust_futex) {
 BOOST_AUTO_TEST_CASE(a_crash_says_which_signal_before_its_core_dump_is_written) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS}) {
     BOOST_TEST_CONTEXT("signal " << signal) {
+      const scratch_folder scratch;
       world w{{.hosts = one_host(3)}};
-      w.run([signal](rank_process& me) {
-        allow_core_dumps();
+      w.run([signal, &scratch](rank_process& me) {
+        allow_core_dumps(scratch.path());
         const auto m = me.join();
         me.await_order(1);
         if (me.rank() == 1) ::raise(signal);
@@ -118,9 +136,10 @@ BOOST_AUTO_TEST_CASE(a_crash_says_which_signal_before_its_core_dump_is_written) 
 }
 
 BOOST_AUTO_TEST_CASE(a_true_fault_is_announced_and_dies_of_itself) {
+  const scratch_folder scratch;
   world w{{.hosts = one_host(3)}};
-  w.run([](rank_process& me) {
-    allow_core_dumps();
+  w.run([&scratch](rank_process& me) {
+    allow_core_dumps(scratch.path());
     const auto m = me.join();
     me.await_order(1);
     if (me.rank() == 1) *reinterpret_cast<volatile int*>(std::uintptr_t{16}) = 1;
