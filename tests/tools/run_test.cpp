@@ -38,13 +38,9 @@ struct running {
   moment started;
 };
 
-running start(const std::vector<std::string>& prefix, const std::vector<std::string>& arguments) {
+running start_program(std::vector<std::string> command) {
   std::array<int, 2> ends{};
   BOOST_TEST_REQUIRE(::pipe(ends.data()) == 0);
-  std::vector<std::string> command = prefix;
-  command.push_back(variable("CHORALE_TOOL"));
-  command.push_back("run");
-  command.insert(command.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
   for (std::string& c : command) pointers.push_back(c.data());
   pointers.push_back(nullptr);
@@ -60,6 +56,13 @@ running start(const std::vector<std::string>& prefix, const std::vector<std::str
   }
   ::close(ends[1]);
   return {pid, ends[0], started};
+}
+
+running start(std::vector<std::string> prefix, const std::vector<std::string>& arguments) {
+  prefix.push_back(variable("CHORALE_TOOL"));
+  prefix.push_back("run");
+  prefix.insert(prefix.end(), arguments.begin(), arguments.end());
+  return start_program(std::move(prefix));
 }
 
 // Reads until `text` came, the end, or ten seconds.
@@ -210,6 +213,41 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_explained) {
   BOOST_TEST(bad_node.says("--node 2 does not exist"));
   BOOST_TEST(with({"-n", "0", "--", "true"}).code != 0);
   BOOST_TEST(with({"--help"}).says("Examples:"));
+}
+
+boost::test_tools::assertion_result mpirun_is_here(boost::unit_test::test_unit_id) {
+  boost::test_tools::assertion_result found{std::system("command -v mpirun >/dev/null") == 0};
+  found.message() << "Open MPI is not installed";
+  return found;
+}
+
+outcome run_shell(const std::string& script) { return finish(start_program({"sh", "-c", script})); }
+
+BOOST_AUTO_TEST_CASE(mpirun_starts_ranks_too, *boost::unit_test::precondition(mpirun_is_here)) {
+  const outcome o = run_shell("mpirun --allow-run-as-root --oversubscribe -n 3 " +
+                              variable("CHORALE_RANK_PROGRAM") + " ok");
+  BOOST_TEST_CONTEXT(o.output) {
+    BOOST_TEST(o.code == 0);
+    BOOST_TEST(o.says("rank 2 of 3, epoch 1, 2 mates"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_started_by_hand_meet) {
+  const std::string root = "unix:@chorale-by-hand-" + std::to_string(::getpid());
+  const outcome o =
+      run_shell("export CHORALE_SIZE=3 CHORALE_ROOT=" + root + "; for r in 2 1 0; do CHORALE_RANK=$r " +
+                variable("CHORALE_RANK_PROGRAM") + " ok & done; wait");
+  BOOST_TEST_CONTEXT(o.output)
+  for (const char* r : {"0", "1", "2"})
+    BOOST_TEST(o.says(std::string{"rank "} + r + " of 3, epoch 1, 2 mates"));
+}
+
+BOOST_AUTO_TEST_CASE(torchrun_variables_on_one_host) {
+  const outcome o = run_shell(
+      "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 TORCHELASTIC_RUN_ID=" +
+      std::to_string(::getpid()) + "; for r in 1 0; do RANK=$r " + variable("CHORALE_RANK_PROGRAM") +
+      " ok & done; wait");
+  BOOST_TEST_CONTEXT(o.output) BOOST_TEST(o.says("rank 1 of 2, epoch 1, 1 mates"));
 }
 
 // --- several hosts: network namespaces joined by a veth pair

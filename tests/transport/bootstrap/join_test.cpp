@@ -387,6 +387,42 @@ BOOST_AUTO_TEST_CASE(two_hundred_and_fifty_six_ranks_in_five_seconds) {
   BOOST_TEST((took < std::chrono::seconds{5}));
 }
 
+task<void> join_only(bootstrap_config config, std::vector<rendezvous_link>& links, int& good) {
+  task<result<rendezvous_link>> connecting = rendezvous_link::connect(config, never);
+  auto link = co_await std::move(connecting);
+  if (!link) co_return;
+  member_record mine;
+  mine.rank = mine.origin = config.rank;
+  mine.size = config.size;
+  mine.host_id = "c7ceaba1-3e44-4de4-8543-14d6cf400024";
+  mine.mate_name = "chorale-0123456789abcdef0123456789abcdef";
+  mine.addresses = {"10.0.0.1:40000", "10.1.0.1:40000"};
+  task<result<member_table>> joining = link->join(mine, never);
+  const auto table = co_await std::move(joining);
+  if (table && table->members.size() == 1000) ++good;
+  links.push_back(*std::move(link));  // stays until all have their table
+}
+
+task<int> join_a_thousand(const decider& place) {
+  const environment& here = co_await this_environment{};
+  scope all{here};
+  std::vector<rendezvous_link> links;
+  int good = 0;
+  for (rank_t rank = 0; rank < 1000; ++rank) all.spawn(join_only(place.config(rank, 1000), links, good));
+  co_await all.join();
+  co_return good;
+}
+
+BOOST_AUTO_TEST_CASE(a_thousand_ranks_meet) {
+  const decider place{1000};
+  engine loop;
+  const time_point started = steady_now();
+  BOOST_TEST(loop.run(join_a_thousand(place)) == 1000);
+  const auto took = std::chrono::duration_cast<milliseconds>(steady_now() - started);
+  BOOST_TEST_MESSAGE("1,000 ranks at the rendezvous: " << took.count() << " ms");
+  BOOST_TEST((took < std::chrono::seconds{20}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace
