@@ -148,6 +148,8 @@ class printer {
     if (transport_.empty()) transport_ = "self";
   }
 
+  [[nodiscard]] const std::string& transport() const noexcept { return transport_; }
+
   void head() const {
     if (options_.format == report_format::json) return;
     std::printf("# all_reduce of f32, sum, on %d rank%s over %s; warm-up %d calls, check %s\n", ranks_,
@@ -214,6 +216,11 @@ task<int> bench_all_reduce(all_reduce_options options) {
   task<communicator> joining = communicator::join(settings);
   communicator comm = co_await std::move(joining);
   const printer out{comm, options};
+  if (comm.size() > 1 && !options.required_transport.empty() && out.transport() != options.required_transport)
+    throw failure{
+        error{errc::unsupported, "the ranks are joined by " + out.transport() + ", not by " +
+                                     options.required_transport +
+                                     "; start them on one host, in one network and pid namespace, for shm"}};
   if (comm.rank() == 0) out.head();
   meter measuring{comm, options};
   std::uint64_t wrong = 0;

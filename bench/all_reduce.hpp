@@ -22,7 +22,8 @@ struct all_reduce_options {
   int warmup = 5;
   bool check = true;
   report_format format = report_format::table;
-  std::string algorithm;  ///< empty: the communicator's choice
+  std::string algorithm;           ///< empty: the communicator's choice
+  std::string required_transport;  ///< refuse to measure another; empty: any
 };
 
 /// Joins the job this process is a rank of, and measures. Rank 0 prints. 0, or 1 if a result was wrong.

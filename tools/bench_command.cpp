@@ -47,7 +47,9 @@ int run(given_options given, int argc, char** argv) {
   try {
     given.work.check = given.check != 0;
     given.work.format = given.format == "json" ? bench::report_format::json : bench::report_format::table;
-    if (!given.transport.empty() && ::setenv("CHORALE_TRANSPORT", given.transport.c_str(), 1) != 0)
+    given.work.required_transport = given.transport;
+    const char* const wanted = given.transport == "tcp" ? "tcp" : "auto";
+    if (!given.transport.empty() && ::setenv("CHORALE_TRANSPORT", wanted, 1) != 0)
       throw failure{error::from_os(errno, "setenv CHORALE_TRANSPORT")};
     auto config = bootstrap_config::from_environment();
     if (!config) throw failure{std::move(config).error()};

@@ -143,6 +143,7 @@ class assembler {
     setup.slot = slot();
     setup.slots = slots();
     setup.bell_fd = owned_fd{own_bell_.release()};
+    setup.processes = processes();
     std::uint32_t position = 0;
     for (peer& p : w.peers) {
       if (!p.host_mate) continue;
@@ -165,6 +166,17 @@ class assembler {
     if (!joined) return std::move(joined).error();
     made_->inside->guard_with(std::make_unique<membership>(*std::move(joined)));
     return {};
+  }
+
+  /// Host and pid name a process, also across communicators.
+  [[nodiscard]] std::vector<std::uint64_t> processes() const {
+    std::vector<std::uint64_t> names;
+    for (const peer& p : made_->members.peers) {
+      const pid_t pid = p.rank == made_->members.rank ? ::getpid() : p.pid;
+      const std::uint64_t host = std::hash<std::string>{}(p.host_id);
+      names.push_back(host * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(pid));
+    }
+    return names;
   }
 
   engine& loop_;
