@@ -82,6 +82,9 @@ class engine {
 
   [[nodiscard]] duration spin_budget() const noexcept { return spin_; }
   void set_spin_budget(duration spin) noexcept { spin_ = spin; }
+  /// So many threads of this host spin for each other: an engine that chose its budget itself stops spinning
+  /// when they are more than the CPUs. A budget that the options or CHORALE_SPIN_US gave stays.
+  void share_cpus_among(int spinning_threads) noexcept;
 
   struct counters {
     std::uint64_t turns = 0;
@@ -119,6 +122,7 @@ class engine {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> asleep_{false};  // a post has to ring
   duration spin_;
+  bool spin_is_derived_ = false;
   counters counters_;
 };
 

@@ -129,6 +129,7 @@ class assembler {
       setup.wires[index] = std::move(lines);
     }
     made_->inside = std::make_unique<core>(std::move(setup));
+    loop_.share_cpus_among(static_cast<int>(slots()));
   }
 
   result<void> start_guard() {

@@ -134,6 +134,7 @@ void pair::return_budget(std::uint64_t bytes) noexcept {
   owed_budget_ += bytes;
   if (owed_budget_ < eager_budget / 4 || credit_.where != outgoing::place::idle) return;
   credit_.header.size = std::exchange(owed_budget_, 0);
+  held_budget_ -= credit_.header.size;
   credit_.sent = 0;
   append(control_, credit_, outgoing::place::control);
   pump();
@@ -244,7 +245,8 @@ void pair::take_part(posted_receive& r, const std::byte* payload, std::uint64_t 
 }
 
 void pair::take_whole(posted_receive& r, const std::byte* payload, std::uint64_t size) noexcept {
-  if (size != r.size) return judge_.link_violated(peer_, "a message is not as long as its signature says");
+  if (size != r.size || r.received != 0)
+    return judge_.link_violated(peer_, "a message is not as long as its signature says");
   take_part(r, payload, size);
 }
 
@@ -257,11 +259,11 @@ std::byte* pair::direct_target(const frame_header& header) noexcept {
 void pair::on_frame(const frame_header& header, const std::byte* payload) noexcept {
   switch (header.kind) {
     case frame_kind::credit:
+      if (header.size > eager_budget - send_budget_)
+        return judge_.link_violated(peer_, "more budget came back than was used");
       send_budget_ += header.size;
       return;
     case frame_kind::lane_revoke: {
-      if (header.size != sizeof(lane_revoke_body))
-        return judge_.link_violated(peer_, "a lane revoke has a wrong size");
       lane_revoke_body body;
       std::memcpy(&body, payload, sizeof body);
       return judge_.lane_revoked(peer_, header, body);
@@ -269,8 +271,11 @@ void pair::on_frame(const frame_header& header, const std::byte* payload) noexce
     default:
       break;
   }
-  const bool wanted = judge_.judge(peer_, header) == verdict::current;
   const std::uint64_t budget = header.kind == frame_kind::eager ? budget_of(header.size) : 0;
+  if (budget > eager_budget - held_budget_)
+    return judge_.link_violated(peer_, "more messages came unasked than the budget allows");
+  held_budget_ += budget;
+  const bool wanted = judge_.judge(peer_, header) == verdict::current;
   if (!wanted) return budget != 0 ? return_budget(budget) : void();
   if (header.kind == frame_kind::ready) return on_ready(header);
   posted_receive* r = find_posted(header);
@@ -282,7 +287,7 @@ void pair::on_frame(const frame_header& header, const std::byte* payload) noexce
     case frame_kind::announce:
       if (!r) return keep_early(header, nullptr, 0);
       // Long receives said `ready` when they were posted; a short one is announced when the budget ran out.
-      if (r->size <= eager_limit) {
+      if (r->size <= eager_limit && r->ready.where == outgoing::place::idle) {
         r->ready.header = header;
         r->ready.header.kind = frame_kind::ready;
         append(control_, r->ready, outgoing::place::control);
@@ -367,8 +372,11 @@ bool pair::take_early_tiny(const message_key& key, std::byte* payload, std::size
   return true;
 }
 
+/// Returns the budget they held. The caller gives it back when no list is being walked: that may complete
+/// messages, and whoever hears of it may post and take others.
 template <class Match>
-void pair::forget_early(std::size_t bucket, Match match) noexcept {
+std::uint64_t pair::forget_early(std::size_t bucket, Match match) noexcept {
+  std::uint64_t budget = 0;
   early_arrival** link = &early_[bucket];
   while (*link) {
     if (!match((*link)->header)) {
@@ -378,24 +386,28 @@ void pair::forget_early(std::size_t bucket, Match match) noexcept {
     const std::unique_ptr<early_arrival> gone{*link};
     *link = gone->chain;
     --early_count_;
-    if (gone->budget != 0) return_budget(gone->budget);
+    budget += gone->budget;
   }
+  return budget;
 }
 
 void pair::forget_lane(std::uint64_t lane) noexcept {
   if (early_count_ == 0) return;
+  std::uint64_t budget = 0;
   for (std::size_t bucket = 0; bucket < early_.size(); ++bucket)
-    forget_early(bucket, [lane](const frame_header& h) { return h.lane == lane; });
+    budget += forget_early(bucket, [lane](const frame_header& h) { return h.lane == lane; });
+  return_budget(budget);
 }
 
 void pair::forget_ticket(std::uint64_t lane, std::uint64_t ticket) noexcept {
   if (early_count_ == 0) return;
-  forget_early(bucket_of(lane, ticket, early_.size()),
-               [=](const frame_header& h) { return h.lane == lane && h.ticket == ticket; });
+  return_budget(forget_early(bucket_of(lane, ticket, early_.size()),
+                             [=](const frame_header& h) { return h.lane == lane && h.ticket == ticket; }));
 }
 
 std::size_t pair::progress(std::size_t budget) noexcept {
-  if (broken_) return 0;
+  // A pair that nobody waits for costs no system call until the backend has told of something.
+  if (broken_ || (outstanding_ == 0 && !wants_room() && wire_->quiet())) return 0;
   const std::size_t moved = wire_->poll(*this, budget);
   if (wants_room()) pump();
   return moved;

@@ -19,10 +19,6 @@ constexpr std::uint64_t header_bytes = sizeof(frame_header);
 constexpr auto window_grant = static_cast<frame_kind>(64);
 alignas(frame_alignment) constexpr std::byte zeroes[frame_alignment] = {};
 
-constexpr bool is_known(frame_kind kind) noexcept {
-  return (kind >= frame_kind::eager && kind <= frame_kind::lane_revoke) || kind == window_grant;
-}
-
 }  // namespace
 
 /// A readiness request. It lives until the kernel has given it back, which may be after the wire is gone.
@@ -234,7 +230,7 @@ bool tcp_wire::take_payload(frame_receiver& to) noexcept {
   }
   in_payload_ = false;
   direct_ = nullptr;
-  to.on_frame(incoming_, payload);
+  if (!std::exchange(forgotten_, false)) to.on_frame(incoming_, payload);
   to_grant_ += header_bytes + whole;
   return true;
 }
@@ -245,19 +241,18 @@ bool tcp_wire::next_frame(frame_receiver& to) noexcept {
   if (filled_ - read_at_ < header_bytes) return false;
   std::memcpy(&incoming_, begin_ + read_at_, header_bytes);
   read_at_ += header_bytes;
-  if (!is_known(incoming_.kind) || incoming_.version != 1)
-    return fail(to, error{errc::protocol_error, "a frame of unknown kind or version"}), false;
-  if (!carries_payload(incoming_.kind)) {
-    if (incoming_.kind == window_grant) {
-      window_left_ += incoming_.size;
-    } else {
-      to.on_frame(incoming_, nullptr);
-      to_grant_ += header_bytes;
-    }
+  if (incoming_.kind == window_grant) {
+    if (incoming_.size > window - window_left_)
+      return fail(to, error{errc::protocol_error, "more window was granted than there is"}), false;
+    window_left_ += incoming_.size;
     return true;
   }
-  if (incoming_.size > frame_limit)
-    return fail(to, error{errc::protocol_error, "a frame is longer than the limit"}), false;
+  if (const char* fault = fault_of(incoming_)) return fail(to, error{errc::protocol_error, fault}), false;
+  if (!carries_payload(incoming_.kind)) {
+    to.on_frame(incoming_, nullptr);
+    to_grant_ += header_bytes;
+    return true;
+  }
   in_payload_ = true;
   payload_got_ = 0;
   direct_ = incoming_.kind == frame_kind::data ? to.direct_target(incoming_) : nullptr;
@@ -266,17 +261,16 @@ bool tcp_wire::next_frame(frame_receiver& to) noexcept {
 
 void tcp_wire::forget_target(const std::byte* begin, const std::byte* end) noexcept {
   if (!direct_ || direct_ < begin || direct_ >= end) return;
-  direct_ = nullptr;  // the rest goes to `assembly_`, and the frame is judged when it is whole
+  direct_ = nullptr;  // the rest goes to `assembly_`; what came before it is gone, so nobody gets the frame
+  forgotten_ = true;
 }
+
+bool tcp_wire::quiet() const noexcept { return readable_->pending && send_error_ == 0 && frame_bytes_ == 0; }
 
 std::size_t tcp_wire::poll(frame_receiver& to, std::size_t budget) noexcept {
   std::size_t moved = 0;
   if (failed_) return 0;
-  if (send_error_ != 0) {
-    fail(to, error{errc::link_lost, std::string{"sending failed: "} + std::strerror(send_error_)});
-    return 1;
-  }
-  if (frame_bytes_ != 0 && !frame_owner_ && flush()) orphan_.reset();
+  if (send_error_ == 0 && frame_bytes_ != 0 && !frame_owner_ && flush()) orphan_.reset();
   while (moved < budget && !failed_) {
     if (next_frame(to))
       ++moved;
@@ -284,12 +278,20 @@ std::size_t tcp_wire::poll(frame_receiver& to, std::size_t budget) noexcept {
       break;
     offer_window();
   }
+  // Also when nothing came: a frame of our own may have stood in the way of the grant that the peer waits
+  // for.
+  if (send_error_ == 0) offer_window();
+  // Last, because a peer that left may have sent all it had before.
+  if (send_error_ != 0 && moved < budget && !failed_) {
+    fail(to, error{errc::link_lost, std::string{"sending failed: "} + std::strerror(send_error_)});
+    ++moved;
+  }
   return moved;
 }
 
 bool tcp_wire::arm(bool wants_room) noexcept {
   if (failed_) return true;
-  if (send_error_ != 0) return false;
+  if (send_error_ != 0 || (!in_payload_ && filled_ - read_at_ >= header_bytes)) return false;
   readable_->request(loop_);
   // Without window it is a grant we wait for, which makes the socket readable.
   const bool socket_full = frame_bytes_ != 0;

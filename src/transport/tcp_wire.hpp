@@ -31,6 +31,7 @@ class tcp_wire final : public wire {
   [[nodiscard]] bool in_frame() const noexcept override { return frame_owner_ != nullptr; }
   void abandon(outgoing& m) noexcept override;
   std::size_t poll(frame_receiver& to, std::size_t budget) noexcept override;
+  [[nodiscard]] bool quiet() const noexcept override;
   void forget_target(const std::byte* begin, const std::byte* end) noexcept override;
   bool arm(bool wants_room) noexcept override;
   void disarm() noexcept override {}
@@ -74,6 +75,7 @@ class tcp_wire final : public wire {
   std::size_t filled_ = 0;
   frame_header incoming_;
   bool in_payload_ = false;
+  bool forgotten_ = false;         // its target was withdrawn: the rest is read and thrown away
   std::uint64_t payload_got_ = 0;  // of the incoming frame's padded payload
   std::byte* direct_ = nullptr;    // where it goes, if not through `assembly_`
   std::byte padding_[frame_alignment];

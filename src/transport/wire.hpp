@@ -65,6 +65,9 @@ class wire {
   /// One line at once, or false: then it goes as a frame. Only shared memory has lines.
   virtual bool push_tiny(const tiny_line&) noexcept { return false; }
 
+  /// Nothing has arrived since `arm`, and the backend will say when something does: `poll` may be left out.
+  [[nodiscard]] virtual bool quiet() const noexcept { return false; }
+
   /// Delivers up to `budget` frames; returns how many things moved.
   virtual std::size_t poll(frame_receiver& to, std::size_t budget) noexcept = 0;
   /// A direct target is withdrawn: nothing is written to [begin, end) after this call.
