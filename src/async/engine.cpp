@@ -72,7 +72,13 @@ duration derived_spin_budget(int spinning_threads) noexcept {
 engine::engine(engine_options options)
     : engine{
           require_backend(options.backend),
-          spin_from_environment(options.spin >= duration::zero() ? options.spin : derived_spin_budget(2))} {}
+          spin_from_environment(options.spin >= duration::zero() ? options.spin : derived_spin_budget(2))} {
+  spin_is_derived_ = options.spin < duration::zero() && !std::getenv("CHORALE_SPIN_US");
+}
+
+void engine::share_cpus_among(int spinning_threads) noexcept {
+  if (spin_is_derived_) spin_ = std::min(spin_, derived_spin_budget(spinning_threads));
+}
 
 engine::engine(std::unique_ptr<backend> io, duration spin)
     : io_{std::move(io)}, root_{this, nullptr, never}, spin_{spin} {}
