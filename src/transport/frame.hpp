@@ -77,6 +77,26 @@ struct lane_revoke_body {
 };
 static_assert(sizeof(lane_revoke_body) == 80);
 
+/// What a header says that no correct peer writes, or null. For every wire, before anything else is done with
+/// it.
+[[nodiscard]] constexpr const char* fault_of(const frame_header& header) noexcept {
+  if (header.version != 1) return "a frame of unknown version";
+  switch (header.kind) {
+    case frame_kind::eager:
+      return header.size > eager_limit ? "an eager message is longer than the limit" : nullptr;
+    case frame_kind::data:
+      return header.size > frame_limit ? "a frame is longer than the limit" : nullptr;
+    case frame_kind::lane_revoke:
+      return header.size != sizeof(lane_revoke_body) ? "a lane revoke has a wrong size" : nullptr;
+    case frame_kind::credit:
+      return header.size > eager_budget ? "more budget came back than there is" : nullptr;
+    case frame_kind::announce:
+    case frame_kind::ready:
+      return nullptr;
+  }
+  return "a frame of unknown kind";
+}
+
 /// The whole of a tiny message in one cache line: the flag is in the last word and written last.
 struct alignas(64) tiny_line {
   static constexpr std::size_t capacity = 32;

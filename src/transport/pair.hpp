@@ -135,7 +135,7 @@ class pair final : private frame_receiver {
   void keep_early(const frame_header& header, const std::byte* payload, std::uint64_t budget) noexcept;
   std::unique_ptr<early_arrival> take_early(const message_key& key, frame_kind kind) noexcept;
   template <class Match>
-  void forget_early(std::size_t bucket, Match match) noexcept;
+  std::uint64_t forget_early(std::size_t bucket, Match match) noexcept;
 
   void take_whole(posted_receive& r, const std::byte* payload, std::uint64_t size) noexcept;
   void take_part(posted_receive& r, const std::byte* payload, std::uint64_t size) noexcept;
@@ -167,7 +167,8 @@ class pair final : private frame_receiver {
   outgoing* in_frame_ = nullptr;
 
   std::uint64_t send_budget_ = eager_budget;
-  std::uint64_t owed_budget_ = 0;  // received and used up, not yet returned
+  std::uint64_t held_budget_ = 0;  // taken by what arrived, not yet returned
+  std::uint64_t owed_budget_ = 0;  // of it, used up: to be returned
   outgoing credit_;
   std::unique_ptr<owned_revoke> revokes_;
 };

@@ -107,16 +107,17 @@ std::size_t shm_wire::poll_ring(frame_receiver& to, std::size_t budget) noexcept
     const std::uint64_t available = in_.writer->tail.load(std::memory_order_acquire) - head_;
     if (available == 0) break;
     const std::uint64_t at = head_ % in_.ring_bytes;
-    const auto& shared = *reinterpret_cast<const frame_header*>(in_.ring + at);
-    if (shared.kind == skip) {
+    if (available > in_.ring_bytes || available < header_bytes)
+      return fail(to, "the ring claims what was never written"), moved;
+    // A copy: the peer could still change it.
+    const frame_header header = *reinterpret_cast<const frame_header*>(in_.ring + at);
+    if (header.kind == skip) {
+      if (at == 0) return fail(to, "a ring is skipped whole"), moved;
       head_ += in_.ring_bytes - at;
     } else {
-      const frame_header header = shared;  // a copy: the peer could still change it
+      if (const char* fault = fault_of(header)) return fail(to, fault), moved;
       const std::uint64_t payload = carries_payload(header.kind) ? padded(header.size) : 0;
-      if (header.size > frame_limit && payload != 0)
-        return fail(to, "a frame is longer than the limit"), moved;
-      if (available > in_.ring_bytes || header_bytes + payload > available ||
-          at + header_bytes + payload > in_.ring_bytes)
+      if (header_bytes + payload > available || at + header_bytes + payload > in_.ring_bytes)
         return fail(to, "a frame reaches beyond what was written"), moved;
       to.on_frame(header, in_.ring + at + header_bytes);
       head_ += header_bytes + payload;

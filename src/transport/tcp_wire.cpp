@@ -140,6 +140,7 @@ wire::pushed tcp_wire::push(outgoing& m) noexcept {
   if (!flush()) return pushed::blocked;
   frame_owner_ = nullptr;
   m.sent += payload_bytes_;
+  offer_window();  // it may have had to wait for this frame
   return m.sent == m.size || !carries_payload(m.header.kind) ? pushed::done : pushed::more;
 }
 
