@@ -57,7 +57,7 @@ class mesh_builder {
   task<void> reach(rank_t to);
   task<void> reach_as_mate(rank_t to);
   task<void> reach_by_tcp(rank_t to, hello_purpose purpose, std::uint16_t index, unique_fd& slot);
-  task<result<unique_fd>> try_address(const address& where, const hello& mine);
+  task<result<unique_fd>> try_address(address where, hello mine);
 
   void become_mates(rank_t r, unique_fd fd);
   void check(rank_t r);
@@ -310,7 +310,7 @@ task<void> mesh_builder::reach_by_tcp(rank_t to, hello_purpose purpose, std::uin
   }
 }
 
-task<result<unique_fd>> mesh_builder::try_address(const address& where, const hello& mine) {
+task<result<unique_fd>> mesh_builder::try_address(address where, hello mine) {
   auto opened = open_stream(where);
   if (!opened) co_return std::move(opened).error();
   unique_fd fd = *std::move(opened);

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <atomic>
+#include <latch>
 #include <random>
 #include <thread>
 
@@ -309,9 +310,11 @@ BOOST_AUTO_TEST_CASE(a_rank_that_comes_twice_is_told_and_the_others_go_on) {
   const decider place{2};
   std::atomic<int> good{0};
   std::atomic<int> told{0};
+  std::latch answered{3};  // nobody leaves before all three know
   run_ranks(3, [&](rank_t thread) {
     engine loop;
     const auto outcome = loop.run(bootstrap(place.config(std::min(thread, 1), 2)));
+    answered.arrive_and_wait();
     if (outcome) ++good;
     if (!outcome && outcome.error().message().find("rank 1 has connected already") != std::string::npos)
       ++told;
