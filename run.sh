@@ -33,3 +33,8 @@ if [ "$(weights 1-auto)" != "$(weights 4-auto)" ] || [ "$(weights 1-auto)" != "$
   exit 1
 fi
 echo "bitwise the same"
+
+for transport in shm tcp; do
+  say "all_reduce between two ranks over $transport, every result checked"
+  "$chorale" bench all_reduce --ranks 2 --transport "$transport" -b 8 -e 1M -f 128
+done

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-.ci/install build
+.ci/install build test
 .ci/setup
 echo "building"
 from=$SECONDS
