@@ -7,8 +7,10 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace chorale {
 namespace {
@@ -33,6 +35,11 @@ result<std::unique_ptr<rendezvous>> rendezvous::listen(rendezvous_options option
                  "a rendezvous at " + options.where.text() +
                      " can be reached from other hosts and needs a secret; set CHORALE_SECRET"};
   auto listener = listen_on(options.where);
+  if (!listener && listener.error().os_code() == EADDRINUSE)
+    return error{errc::bootstrap_failed,
+                 listener.error().detail() +
+                     ": already in use; end the other job, or choose another CHORALE_ROOT" +
+                     (options.where.is_unix() ? " (a file left by a killed job may be removed)" : "")};
   if (!listener) return std::move(listener).error();
   return std::unique_ptr<rendezvous>{new rendezvous{std::move(options), *std::move(listener)}};
 }
@@ -43,7 +50,12 @@ rendezvous::rendezvous(rendezvous_options options, unique_fd listener)
       where_{local_address(listener_.get())},
       seats_(static_cast<std::size_t>(options_.size)) {}
 
-rendezvous::~rendezvous() = default;
+rendezvous::~rendezvous() {
+  // A socket in the file system outlives its listener; an abstract one does not.
+  constexpr std::string_view file = "unix:/";
+  const std::string name = where_.text();
+  if (name.starts_with(file)) ::unlink(name.c_str() + file.size() - 1);
+}
 
 std::string rendezvous::who() const { return "the rendezvous at " + where_.text(); }
 

@@ -390,6 +390,54 @@ BOOST_AUTO_TEST_CASE(two_hundred_and_fifty_six_ranks_in_five_seconds) {
   BOOST_TEST((took < std::chrono::seconds{5}));
 }
 
+BOOST_AUTO_TEST_CASE(members_that_talk_nonsense_change_nothing) {
+  const decider place{2};
+  std::random_device device;
+  const unsigned seed = device();
+  BOOST_TEST_MESSAGE("seed " << seed);
+  std::mt19937 random{seed};
+  engine loop;
+  for (int i = 0; i < 50; ++i) {
+    // They know the secret, and that is all.
+    const auto link =
+        loop.run(rendezvous_link::connect(place.config(static_cast<rank_t>(random() % 3), 2), never));
+    std::vector<std::byte> body(random() % 120);
+    for (std::byte& b : body) b = static_cast<std::byte>(random());
+    const auto message = encode_message(static_cast<message_kind>(random() % 10), body);
+    (void)!::send(link.value().fd(), message.data(), message.size() - random() % 4, MSG_NOSIGNAL);
+  }
+  std::atomic<int> good{0};
+  run_ranks(2, [&](rank_t rank) {
+    engine own;
+    good += own.run(bootstrap(place.config(rank, 2))).has_value() ? 1 : 0;
+  });
+  BOOST_TEST(good == 2);
+}
+
+BOOST_AUTO_TEST_CASE(every_kind_of_root) {
+  const std::string file = "/tmp/chorale-test-" + std::to_string(::getpid());
+  for (const address& root : {address::parse("unix:" + file).value(), address::parse("[::1]:7399").value()}) {
+    if (!listen_on(root)) {
+      BOOST_TEST_MESSAGE("skipped: " << root.text() << " can not be listened on here");
+      continue;
+    }
+    ::unlink(file.c_str());  // of the probe
+    std::atomic<int> good{0};
+    bootstrap_all(2, root, nullptr, [&](engine&, rank_t, result<world> w) { good += w.has_value() ? 1 : 0; });
+    BOOST_TEST(good == 2);
+  }
+  BOOST_TEST(::access(file.c_str(), F_OK) != 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_root_in_use_is_named) {
+  const address root = fresh_tcp_root();
+  const auto taken = listen_on(root);
+  engine loop;
+  const auto w = loop.run(bootstrap(config_for(0, 2, root)));
+  BOOST_TEST_REQUIRE(!w.has_value());
+  BOOST_TEST((w.error().message().find(root.text() + ": already in use") != std::string::npos));
+}
+
 task<void> join_only(bootstrap_config config, std::vector<rendezvous_link>& links, int& good) {
   task<result<rendezvous_link>> connecting = rendezvous_link::connect(config, never);
   auto link = co_await std::move(connecting);
