@@ -1,6 +1,6 @@
 #include <chorale/api/communicator.hpp>
 #include <chorale/async/engine.hpp>
-#include <chorale/collective/epoch.hpp>
+#include <chorale/collective/quarantine.hpp>
 #include <chorale/transport/guard/guard.hpp>
 #include <chorale/transport/guard/neighbours.hpp>
 
@@ -27,12 +27,33 @@ result<selection_settings> settings_from(const communicator_options& options) {
   return settings;
 }
 
+/// A rank that has memory of this one mapped.
+struct sharer {
+  rank_t rank;
+  rank_t origin;
+};
+
+std::vector<sharer> sharers_of(const world& w) {
+  std::vector<sharer> all;
+  for (const peer& p : w.peers)
+    if (p.host_mate && p.rank != w.rank) all.push_back({p.rank, p.origin});
+  return all;
+}
+
+/// Those of them who are not in the epoch that came after.
+std::vector<rank_t> left_behind(const std::vector<sharer>& sharers, const world& next) {
+  std::vector<rank_t> ranks;
+  for (const sharer& s : sharers)
+    if (std::ranges::find(next.peers, s.origin, &peer::origin) == next.peers.end()) ranks.push_back(s.rank);
+  return ranks;
+}
+
 }  // namespace
 
 // Lanes.
 
 lane::~lane() {
-  if (inside_) inside_->close_handle(*state_);
+  if (inside_ && !forked()) inside_->close_handle(*state_);
 }
 
 ticket lane::place(call what, deadline limit) {
@@ -104,20 +125,29 @@ ticket lane::barrier(deadline limit) {
 // The communicator.
 
 communicator::communicator(std::unique_ptr<epoch> current)
-    : current_{std::move(current)}, lane_{lane_for(default_lane)} {}
+    : current_{std::move(current)},
+      former_{std::make_unique<quarantine>(current_->inside->loop())},
+      lane_{lane_for(default_lane)} {}
 
 communicator::communicator(communicator&&) noexcept = default;
 communicator& communicator::operator=(communicator&& other) noexcept {
   std::swap(current_, other.current_);
-  std::swap(quarantined_, other.quarantined_);
+  std::swap(former_, other.former_);
   std::swap(lane_, other.lane_);
   return *this;
 }
 
 communicator::~communicator() {
   if (!current_) return;
+  if (forked()) {
+    // All of it is the parent's: rings, sockets, the engine's descriptors. Touching any would speak for it.
+    static_cast<void>(current_.release());
+    static_cast<void>(former_.release());
+    return;
+  }
   current_->leave();
   lane_ = lane{error{}};
+  former_.reset();
   current_.reset();
 }
 
@@ -131,44 +161,101 @@ task<communicator> communicator::join(communicator_options options) {
   task<result<world>> meeting = bootstrap(*std::move(config));
   auto members = co_await std::move(meeting);
   if (!members) throw failure{std::move(members).error()};
-  task<result<std::unique_ptr<epoch>>> building = assemble(*std::move(members));
-  auto built = co_await std::move(building);
-  if (!built) throw failure{std::move(built).error()};
-  co_return communicator{*std::move(built)};
+  task<assembly> building = assemble(*std::move(members));
+  assembly built = co_await std::move(building);
+  if (built.why_not) throw failure{std::move(built.why_not)};
+  co_return communicator{std::move(built.made)};
 }
 
 rank_t communicator::rank() const noexcept { return current_->members.rank; }
 rank_t communicator::size() const noexcept { return current_->members.size; }
 rank_t communicator::launched_as() const noexcept { return current_->members.origin; }
 std::uint64_t communicator::epoch_number() const noexcept { return current_->members.epoch; }
-const error& communicator::cause() const noexcept { return current_->inside->cause(); }
+const error& communicator::cause() const noexcept {
+  if (!forked()) current_->inside->look_at_the_guard();
+  return current_->inside->cause();
+}
 
 std::string_view communicator::transport_to(rank_t peer) const noexcept {
-  return peer == rank() ? "self" : current_->inside->link_to(peer).carrier().name();
+  if (peer == rank()) return "self";
+  return current_->inside->closed() ? "closed" : current_->inside->link_to(peer).carrier().name();
 }
 
 lane communicator::lane_for(std::uint64_t key) {
+  if (forked()) return lane{error{errc::forked}};
   auto opened = current_->inside->open_lane(key);
   if (!opened) return lane{std::move(opened).error()};
   return {current_->inside.get(), *opened};
 }
 
+task<void> communicator::use_gpu(int ordinal) {
+  if (current_->gpu)
+    throw failure{
+        error{errc::invalid_state, "this epoch has its GPU already; one per communicator and process"}};
+  task<result<std::unique_ptr<gpu_side>>> making = gpu_side::create(current_->members, ordinal);
+  auto made = co_await std::move(making);
+  if (!made) throw failure{std::move(made).error()};
+  current_->gpu = *std::move(made);
+  current_->inside->abort_with(current_->gpu.get());
+}
+
+gpu_ticket communicator::all_reduce(device_span in, device_span out, reduction op, on stream) {
+  gpu_call what;
+  what.inside = current_->inside.get();
+  what.gpu = current_->gpu.get();
+  what.in = in.data;
+  what.out = out.data;
+  what.count = in.count;
+  what.op = op;
+  what.stream = stream.stream;
+  if (forked())
+    what.refused = error{errc::forked};
+  else if (!what.gpu)
+    what.refused = error{errc::invalid_state,
+                         "all_reduce on device memory before use_gpu; co_await comm.use_gpu(ordinal) "
+                         "on every rank first, again after a reset"};
+  else if (in.count != out.count)
+    what.refused = error{errc::invalid_argument, "all_reduce: the input has " + std::to_string(in.count) +
+                                                     " elements and the output " + std::to_string(out.count)};
+  return gpu_ticket{std::move(what)};
+}
+
 task<void> communicator::reset() {
-  core& old = *current_->inside;
-  std::vector<rank_t> dead;
-  if (old.cause().culprit() != no_rank) dead.push_back(old.cause().culprit());
-  if (!old.cause()) old.revoke_all(error{errc::revoked, "the communicator was reset"});
+  if (forked()) throw failure{error{errc::forked}};
+  if (!current_->members.rendezvous)
+    throw failure{
+        error{errc::no_decider, "an earlier reset failed; destroy the communicator and join again"}};
   lane_ = lane{error{errc::revoked, "the communicator is being reset"}};
-  std::unique_ptr<epoch> former = std::move(current_);
-  task<result<world>> meeting = reset_world(std::move(former->members), std::move(dead));
-  auto members = co_await std::move(meeting);
-  quarantined_.push_back(std::move(former));
-  if (!members) throw failure{std::move(members).error()};
-  task<result<std::unique_ptr<epoch>>> building = assemble(*std::move(members));
-  auto built = co_await std::move(building);
-  if (!built) throw failure{std::move(built).error()};
-  current_ = *std::move(built);
-  lane_ = lane_for(default_lane);
+  current_->close({});
+  std::vector<rank_t> dead;
+  if (const rank_t culprit = current_->inside->cause().culprit(); culprit != no_rank) dead.push_back(culprit);
+  const std::vector<sharer> sharers = sharers_of(current_->members);
+  std::vector<std::unique_ptr<epoch>> half_way;
+  std::vector<std::vector<sharer>> half_way_sharers;
+  world members = std::move(current_->members);
+  for (rank_t attempts = members.size;; --attempts) {
+    task<result<world>> meeting = reset_world(std::move(members), dead);
+    auto met = co_await std::move(meeting);
+    if (!met) throw failure{std::move(met).error()};
+    task<assembly> building = assemble(*std::move(met));
+    assembly built = co_await std::move(building);
+    if (!built.why_not) {
+      const world& next = built.made->members;
+      former_->add(std::move(current_), left_behind(sharers, next));
+      for (std::size_t i = 0; i < half_way.size(); ++i)
+        former_->add(std::move(half_way[i]), left_behind(half_way_sharers[i], next));
+      current_ = std::move(built.made);
+      lane_ = lane_for(default_lane);
+      co_return;
+    }
+    // One more was lost meanwhile: those that are left ask for the epoch after this one.
+    const bool lost = built.why_not == errc::link_lost || built.why_not == errc::timed_out;
+    if (!lost || attempts == 1) throw failure{std::move(built.why_not)};
+    dead.assign(1, built.why_not.culprit());
+    half_way_sharers.push_back(sharers_of(built.made->members));
+    members = std::move(built.made->members);
+    half_way.push_back(std::move(built.made));
+  }
 }
 
 }  // namespace chorale

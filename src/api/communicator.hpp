@@ -8,10 +8,12 @@
 // Made inside an engine, whose thread it then belongs to: one thread at a time, that one. Move-only. Calls on
 // one lane match across ranks in the order in which they were made; lanes are independent of each other.
 // Every await ends: with a value, or with an error that names rank, operation and cause. Destroying a
-// communicator tells the others that this rank has left. Element types: float for reductions in this version,
-// any arithmetic type of dtype.hpp for messages.
+// communicator tells the others that this rank has left; handles and operations go before it. A fork child
+// owns nothing: every call there gives errc::forked, and what the parent holds stays untouched. Element
+// types: float for reductions in this version, any arithmetic type of dtype.hpp for messages.
 #pragma once
 
+#include <chorale/api/gpu.hpp>
 #include <chorale/api/ticket.hpp>
 #include <chorale/async/clock.hpp>
 #include <chorale/async/task.hpp>
@@ -109,6 +111,7 @@ class lane {
 };
 
 struct epoch;
+class quarantine;
 
 struct communicator_options {
   /// Leave empty to take CHORALE_DETERMINISTIC. Rank 0's choice counts for all.
@@ -134,7 +137,8 @@ class communicator {
   /// This rank's number in the job as launched; ranks move up when a reset leaves some behind.
   [[nodiscard]] rank_t launched_as() const noexcept;
   [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// What ended this epoch; errc::ok while nothing has.
+  /// What ended this epoch; errc::ok while nothing has. Also tells, between awaits, what the guard has found
+  /// out.
   [[nodiscard]] const error& cause() const noexcept;
   /// "shm", "tcp", or "self": how bytes reach a rank.
   [[nodiscard]] std::string_view transport_to(rank_t peer) const noexcept;
@@ -161,16 +165,26 @@ class communicator {
   [[nodiscard]] lane lane_for(std::uint64_t key);
   [[nodiscard]] lane operator[](std::uint64_t key) { return lane_for(key); }
 
+  /// Gives this rank a GPU, by its ordinal as this process sees it; collective, once per epoch. Throws
+  /// errc::unsupported where there is no driver, no peer access, or another rank's host or GPU stands in the
+  /// way.
+  [[nodiscard]] task<void> use_gpu(int ordinal);
+  /// The f32 sum on device memory, bitwise the same on every rank; in place, or input and output apart.
+  gpu_ticket all_reduce(device_span inout, reduction op, on stream) {
+    return all_reduce(inout, inout, op, stream);
+  }
+  gpu_ticket all_reduce(device_span in, device_span out, reduction op, on stream);
+
   /// After a failure: the survivors go on as a new epoch with new ranks. Every survivor calls it; operations
-  /// of the old epoch have ended by then. Throws errc::excluded when the others went on without this rank,
-  /// errc::no_decider when nobody is left to decide.
+  /// of the old epoch end with it. Throws errc::excluded when the others went on without this rank,
+  /// errc::no_decider when nobody is left to decide; the communicator then stays ended. Handles of lanes stay
+  /// with their epoch: take new ones.
   [[nodiscard]] task<void> reset();
 
  private:
   explicit communicator(std::unique_ptr<epoch> current);
   std::unique_ptr<epoch> current_;
-  std::vector<std::unique_ptr<epoch>>
-      quarantined_;  // old epochs: their memory may still be written to by peers
+  std::unique_ptr<quarantine> former_;
   lane lane_;
 };
 

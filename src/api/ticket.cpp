@@ -5,6 +5,11 @@ namespace chorale::detail {
 
 in_flight* start_call(call_place& place) {
   core& inside = *place.inside;
+  if (forked()) {
+    place = {};
+    place.refused = error{errc::forked};
+    return nullptr;
+  }
   if (!inside.loop().in_loop()) {
     drop_call(place);
     place.refused =
@@ -19,7 +24,7 @@ in_flight* start_call(call_place& place) {
 
 void drop_call(call_place& place) noexcept {
   if (!place.inside) return;
-  place.inside->drop(*place.lane, place.number, place.what);
+  if (!forked()) place.inside->drop(*place.lane, place.number, place.what);
   place.inside = nullptr;
 }
 
@@ -40,6 +45,11 @@ error operation_awaiter::take() {
 
 bool operation_awaiter::wait(std::coroutine_handle<> waiting, const environment* env) noexcept {
   core& inside = op_->owner();
+  if (forked()) {  // the parent's operation: nothing here will ever end it
+    op_ = nullptr;
+    place_.refused = error{errc::forked};
+    return false;
+  }
   if (!suspend(waiting, env, &inside.loop())) {
     const errc reason = stop_reason();
     inside.revoke_lane(op_->lane(), op_->ticket(), reason);

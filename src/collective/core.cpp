@@ -1,4 +1,5 @@
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/gpu_side.hpp>
 #include <chorale/collective/message_execution.hpp>
 #include <chorale/collective/plan_execution.hpp>
 #include <chorale/collective/tiny_exchange.hpp>
@@ -49,8 +50,10 @@ core::core(core_setup setup)
 
 core::~core() {
   assert(running_ == 0 && "a communicator is destroyed with operations in flight");
-  loop_.disarm(patience_);
-  loop_.remove(*this);
+  if (!closed_) {
+    loop_.disarm(patience_);
+    loop_.remove(*this);
+  }
   guarded_.reset();
 }
 
@@ -63,6 +66,32 @@ void core::leave() noexcept {
   for (auto& link : pairs_)
     if (link) link->progress(0);
   if (guarded_) static_cast<void>(guarded_->leave(last_ticket()));
+}
+
+void core::close(error why) noexcept {
+  if (closed_) return;
+  act_on_cause();
+  if (!cause_) {
+    // The others may be waiting for this rank, which will not take part any more.
+    for (rank_t r = 0; r < size_ && !why; ++r)
+      if (departed(r)) why = error{errc::peer_left, {}, r};
+    if (!why) why = error{errc::revoked, "a rank has reset the communicator"};
+    if (guarded_)
+      static_cast<void>(guarded_->revoke(revoke_scope::all, 0, why.code(), why.culprit(), last_ticket()));
+    revoke_all(std::move(why));
+  }
+  closed_ = true;
+  loop_.disarm(patience_);
+  loop_.remove(*this);
+  for (auto& link : pairs_) link.reset();
+}
+
+bool core::unused() const noexcept {
+  for (const auto& [key, lane] : lanes_)
+    if (lane->handles != (lane.get() == default_lane_ ? 1U : 0U)) return false;
+  return free_plan_executions_.size() == plan_executions_.size() &&
+         free_message_executions_.size() == message_executions_.size() &&
+         free_tiny_exchanges_.size() == tiny_exchanges_.size();
 }
 
 // Lanes and tickets.
@@ -185,6 +214,7 @@ in_flight& core::new_execution(const call& what, error& why_not) {
 
 in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what) {
   error why_not;
+  if (cause_pending()) act_on_cause();
   if (cause_) {
     why_not = revoked_error();
   } else if (lane.ended()) {
@@ -222,12 +252,16 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   if (what.expires != never) loop_.arm(op.expiry_, what.expires);
   if (!judge_early(op)) return &op;
   if (const rank_t gone = departed_peer(op); gone != no_rank && what.kind == collective_kind::message) {
-    finish(op, error{errc::peer_left, {}, gone});
+    end_for_want_of(op, gone);
+    return &op;
+  }
+  if (what.kind != collective_kind::message && ticket >= lane.short_from) {
+    finish(op, error{errc::peer_left, {}, lane.missing});
     return &op;
   }
   op.begin();
   if (!op.finished_)
-    if (const rank_t gone = departed_peer(op); gone != no_rank) finish(op, error{errc::peer_left, {}, gone});
+    if (const rank_t gone = departed_peer(op); gone != no_rank) end_for_want_of(op, gone);
   return &op;
 }
 
@@ -237,6 +271,9 @@ void core::finish(in_flight& op, error outcome) noexcept {
   if (outcome) {
     op.take_back();
     outcome.with_ticket(op.ticket_ & ~message_ticket);
+    if (!(op.ticket_ & message_ticket))
+      for (auto& link : pairs_)
+        if (link) link->forget_ticket(lane.key, op.ticket_);
   }
   op.outcome_ = std::move(outcome);
   loop_.disarm(op.expiry_);
@@ -318,13 +355,14 @@ bool core::judge_early(in_flight& op) noexcept {
 void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket,
                     const error& elsewhere) noexcept {
   if (lane.ended()) return;
-  ++lane.handles;  // stays while we are in here
+  const bool known_here = lane.handles != 0;  // else it waits for its first handle, to say why it ended
+  lane.handles += known_here ? 1 : 0;         // stays while we are in here
   lane.cause = at_ticket;
   lane.cause_ticket = ticket;
   while (lane.first) finish(*lane.first, lane.first->ticket_ == ticket ? at_ticket : elsewhere);
   for (auto& link : pairs_)
     if (link) link->forget_lane(lane.key);
-  close_handle(lane);
+  if (known_here) close_handle(lane);
 }
 
 void core::tell_lane_ended(const lane_state& lane, std::uint64_t ticket,
@@ -360,11 +398,43 @@ void core::lane_revoked(rank_t from, const frame_header& header, const lane_revo
   if (cause_ || ended_keys_.contains(header.lane)) return;
   lane_state& lane = lane_of(header.lane);
   const auto cause = static_cast<errc>(body.cause);
+  if (cause == errc::peer_left) return collectives_end(lane, header.ticket, body.culprit);
   const std::string detail =
       cause == errc::mismatch ? who_called(body.other, body.other_call, body.culprit, body.culprit_call)
                               : "rank " + std::to_string(from) + " ended lane " + std::to_string(header.lane);
   const error why{cause, detail, body.culprit};
   end_lane(lane, header.ticket, why, error{errc::revoked, "the lane ended: " + why.message(), body.culprit});
+}
+
+// A rank that left.
+
+void core::end_for_want_of(in_flight& op, rank_t gone) noexcept {
+  if ((op.ticket_ & message_ticket) != 0) return finish(op, error{errc::peer_left, {}, gone});
+  // Ranks that wait for this one and not for the one that left learn of it here.
+  lane_revoke_body body;
+  body.cause = static_cast<std::int32_t>(errc::peer_left);
+  body.culprit = gone;
+  body.origin = rank_;
+  const std::uint64_t ticket = op.ticket_;
+  lane_state& lane = *op.lane_;
+  tell_lane_ended(lane, ticket, body);
+  collectives_end(lane, ticket, gone);
+  finish(op, error{errc::peer_left, {}, gone});
+}
+
+void core::collectives_end(lane_state& lane, std::uint64_t ticket, rank_t gone) noexcept {
+  if (lane.ended() || ticket >= lane.short_from) return;
+  lane.short_from = ticket;
+  lane.missing = gone;
+  if (!lane.first) return;
+  ++lane.handles;  // stays while we are in here
+  for (in_flight* op = lane.first; op;) {
+    in_flight* const next = op->next_;
+    if (!(op->ticket_ & message_ticket) && op->ticket_ >= ticket)
+      finish(*op, error{errc::peer_left, {}, gone});
+    op = next;
+  }
+  close_handle(lane);
 }
 
 // Failure of the epoch.
@@ -374,6 +444,7 @@ error core::revoked_error() const { return error{errc::revoked, cause_.message()
 void core::revoke_all(error why) noexcept {
   if (cause_) return;
   cause_ = std::move(why);
+  if (gpu_abort* gpu = gpu_.load(std::memory_order_acquire)) gpu->abort(cause_.code(), cause_.culprit());
   std::vector<lane_state*> busy;
   for (auto& [key, lane] : lanes_)
     if (lane->first) busy.push_back(lane.get());
@@ -410,7 +481,16 @@ void core::act_on_lost_links() noexcept {
   }
 }
 
+void core::revoke_gpu(errc cause) noexcept {
+  if (gpu_abort* gpu = gpu_.load(std::memory_order_acquire)) gpu->abort(cause, rank_);
+  // By the guards: the others may be waiting for their streams and poll nothing.
+  if (guarded_) static_cast<void>(guarded_->revoke(revoke_scope::lane, gpu_lane, cause, rank_, 0));
+}
+
 void core::on_cause(const revoke& notice) noexcept {
+  gpu_abort* const gpu = gpu_.load(std::memory_order_acquire);
+  if (gpu && (notice.scope == revoke_scope::all || notice.lane == gpu_lane))
+    gpu->abort(notice.cause, notice.culprit);
   if (notice.scope != revoke_scope::all) return;  // lanes are revoked in band, with both signatures
   std::uint32_t none = 0;
   if (!cause_phase_.compare_exchange_strong(none, 1, std::memory_order_relaxed)) return;
@@ -458,7 +538,8 @@ void core::act_on_departures() noexcept {
     for (auto& [key, lane] : lanes_)
       for (in_flight* op = lane->first; op; op = op->next_)
         if (op->needs(r)) stuck.push_back(op);
-    for (in_flight* op : stuck) finish(*op, error{errc::peer_left, {}, r});
+    for (in_flight* op : stuck)
+      if (!op->finished_) end_for_want_of(*op, r);
   }
 }
 

@@ -20,6 +20,7 @@
 
 namespace chorale {
 
+class gpu_abort;
 class plan_execution;
 class message_execution;
 class tiny_exchange;
@@ -51,6 +52,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] engine& loop() noexcept { return loop_; }
   [[nodiscard]] pair& link_to(rank_t peer) noexcept { return *pairs_[static_cast<std::size_t>(peer)]; }
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
   [[nodiscard]] const selection_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   /// Every other rank has one-line messages.
@@ -81,6 +83,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
   /// Ends the whole epoch on this rank. The first cause stays. Safe to call again.
   void revoke_all(error why) noexcept;
   [[nodiscard]] const error& cause() const noexcept { return cause_; }
+  /// Takes up what the guard found out since the last turn of the loop. Engine's thread.
+  void look_at_the_guard() noexcept { act_on_cause(); }
   /// A cause from a guard thread waits to be acted on: cheap, for loops that spin.
   [[nodiscard]] bool cause_pending() const noexcept {
     return cause_phase_.load(std::memory_order_relaxed) == 2;
@@ -88,8 +92,27 @@ class core final : public poller, private arrival_judge, public guard_sink {
 
   /// Gives the epoch its guard; from then on failures spread and deaths are learnt.
   void guard_with(std::unique_ptr<membership> guarded) noexcept;
+  /// Gives the guard up: nothing is learnt or spread any more, and no guard thread enters.
+  void unguard() noexcept { guarded_.reset(); }
+  /// Failures end the GPU's kernels too; null: no longer. Must outlive the guard's membership or be taken
+  /// back.
+  void abort_with(gpu_abort* gpu) noexcept { gpu_.store(gpu, std::memory_order_release); }
+  /// Ends the GPU's operations here and on every rank, nothing else.
+  void revoke_gpu(errc cause) noexcept;
+
   /// Ends what is still in flight and announces `left`. Nothing may be called afterwards.
   void leave() noexcept;
+  /// Ends the epoch on every rank, if nothing has ended it yet (with `why`, or with what this rank knows),
+  /// and lets go of the wires: from here on this rank writes nowhere. Calls get errc::revoked. Handles and
+  /// operations that ended may still be held.
+  void close(error why) noexcept;
+  /// After `close`: no handle, ticket or operation refers to this any more.
+  [[nodiscard]] bool unused() const noexcept;
+  /// That rank has left in good order or its process has certainly ended: it writes nothing of this epoch any
+  /// more.
+  [[nodiscard]] bool gone(rank_t who) const noexcept {
+    return !guarded_ || guarded_->gone(who) || guarded_->state_of(who) == member_state::left;
+  }
 
   [[nodiscard]] std::uint64_t last_ticket() const noexcept {
     return last_ticket_.load(std::memory_order_relaxed);
@@ -128,7 +151,10 @@ class core final : public poller, private arrival_judge, public guard_sink {
   bool judge_early(in_flight& op) noexcept;
   void end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, const error& elsewhere) noexcept;
   void tell_lane_ended(const lane_state& lane, std::uint64_t ticket, const lane_revoke_body& body) noexcept;
-  void fail_running(in_flight& op, error why) noexcept;
+  /// A rank that `op` needs has left. Collectives end so on all ranks, messages between others go on.
+  void end_for_want_of(in_flight& op, rank_t gone) noexcept;
+  /// Collectives of the lane from `ticket` on end for want of `gone`.
+  void collectives_end(lane_state& lane, std::uint64_t ticket, rank_t gone) noexcept;
   void act_on_cause() noexcept;
   void act_on_departures() noexcept;
   void report_slow_operations() noexcept;
@@ -151,6 +177,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
   std::vector<std::unique_ptr<pair>> pairs_;
   std::vector<shm_wire*> lines_;
   bool all_lines_ = false;
+  bool closed_ = false;
 
   std::unordered_map<std::uint64_t, std::unique_ptr<lane_state>> lanes_;
   lane_state* default_lane_ = nullptr;
@@ -163,6 +190,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
 
   error cause_;
   std::unique_ptr<membership> guarded_;
+  std::atomic<gpu_abort*> gpu_{nullptr};
   std::atomic<std::uint32_t> cause_phase_{0};  // 0 none, 1 being written, 2 to be acted on, 3 acted on
   revoke notice_;
   struct departure {

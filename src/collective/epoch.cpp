@@ -1,3 +1,4 @@
+#include <chorale/async/with_environment.hpp>
 #include <chorale/collective/epoch.hpp>
 #include <chorale/transport/guard/neighbours.hpp>
 #include <chorale/transport/shm_wire.hpp>
@@ -5,17 +6,48 @@
 
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
 namespace chorale {
 namespace {
+
+constexpr auto longest_farewell = std::chrono::milliseconds{500};
+
+/// Takes what has come, so that closing resets nothing; false at the end of the stream or on an error.
+bool drain(int socket) noexcept {
+  std::array<std::byte, 16384> waste;
+  for (;;) {
+    const ssize_t got = ::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && errno == EINTR)) continue;
+    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  }
+}
+
+/// Whether the other side's kernel has all that was sent. On one host that is when it has left our queue.
+bool has_arrived(int socket) noexcept {
+  int left = 0;
+  const bool same_host = local_address(socket).same_host(peer_address(socket));
+  return ::ioctl(socket, same_host ? SIOCOUTQNSD : SIOCOUTQ, &left) != 0 || left == 0;
+}
+
+void see_off(int socket, std::chrono::steady_clock::time_point until) noexcept {
+  // Nothing tells of an acknowledgement: look every millisecond, or when the other side answers.
+  while (drain(socket) && !has_arrived(socket) && std::chrono::steady_clock::now() < until) {
+    pollfd answer{socket, POLLIN, 0};
+    ::poll(&answer, 1, 1);
+  }
+}
 
 class assembler {
  public:
@@ -24,21 +56,22 @@ class assembler {
         made_{std::make_unique<epoch>()},
         among_{(made_->members = std::move(members), made_->members)} {}
 
-  task<result<std::unique_ptr<epoch>>> run() {
+  task<result<void>> run() {
     for (const auto step : {&assembler::agree, &assembler::share_memory, &assembler::share_guard_memory}) {
       task<result<void>> running = (this->*step)();
       auto done = co_await std::move(running);
-      if (!done) co_return std::move(done).error();
+      if (!done) co_return done;
     }
     connect();
     auto guarded = start_guard();
-    if (!guarded) co_return std::move(guarded).error();
+    if (!guarded) co_return guarded;
     // Nobody sends before everybody's guard watches: a death from here on is learnt.
     task<result<void>> all_watch = among_.barrier();
     auto together = co_await std::move(all_watch);
-    if (!together) co_return std::move(together).error();
-    co_return std::move(made_);
+    co_return together;
   }
+
+  std::unique_ptr<epoch> take() noexcept { return std::move(made_); }
 
  private:
   [[nodiscard]] std::uint32_t slots() const { return static_cast<std::uint32_t>(among_.mates().size()); }
@@ -120,6 +153,7 @@ class assembler {
       if (p.rank == w.rank) continue;
       const bool tcp = !p.data.empty() && p.data.front();
       if (!p.host_mate || tcp) {
+        made_->streams.emplace_back(::fcntl(p.data.front().get(), F_DUPFD_CLOEXEC, 0));
         setup.wires[index] = std::make_unique<tcp_wire>(loop_, std::move(p.data.front()));
         continue;
       }
@@ -191,16 +225,36 @@ class assembler {
 
 }  // namespace
 
-task<result<std::unique_ptr<epoch>>> assemble(world members) {
+task<assembly> assemble(world members) {
   const environment& here = co_await this_environment{};
+  const duration patience = members.config.timeout;
   assembler work{*here.loop, std::move(members)};
-  task<result<std::unique_ptr<epoch>>> running = work.run();
-  co_return co_await std::move(running);
+  task<result<void>> running = with_timeout(patience, work.run());
+  auto done = co_await std::move(running);
+  assembly built{work.take(), {}};
+  if (!done) {
+    built.why_not = std::move(done).error();
+    built.made->close(built.why_not);
+  }
+  co_return built;
+}
+
+epoch::~epoch() {
+  if (inside) inside->unguard();  // no guard thread calls the GPU's abort after this
+  gpu.reset();
 }
 
 void epoch::leave() noexcept {
   if (!inside) return;
   inside->leave();
+  for (const unique_fd& s : streams) ::shutdown(s.get(), SHUT_WR);
+  const auto until = std::chrono::steady_clock::now() + longest_farewell;
+  for (const unique_fd& s : streams) see_off(s.get(), until);
+}
+
+void epoch::close(error why) noexcept {
+  if (inside) inside->close(std::move(why));
+  streams.clear();
 }
 
 }  // namespace chorale

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/gpu_side.hpp>
 #include <chorale/transport/bootstrap/bootstrap.hpp>
 #include <chorale/transport/bootstrap/segment.hpp>
 
@@ -19,14 +20,27 @@ struct epoch {
   std::vector<segment> data_segments;  ///< by position among the host-mates
   segment guard_memory;
   std::vector<unique_fd> doorbells;  ///< engines' eventfds, by position
+  std::vector<unique_fd> streams;    ///< the tcp wires' sockets once more, for `leave`
   std::unique_ptr<core> inside;
+  std::unique_ptr<gpu_side> gpu;  ///< once use_gpu was called
 
-  /// Announces `left` and flushes what is on its way to remote peers. Blocks for a moment at most, never on a
-  /// peer.
+  ~epoch();
+
+  /// Announces `left` and sees that what was sent arrives: closing a socket early would throw it away. Waits
+  /// for the kernels of remote hosts, half a second at most, and for no program.
   void leave() noexcept;
+  /// What a reset does first: see `core::close`.
+  void close(error why) noexcept;
 };
 
-/// Every rank of `members` calls it. The calling task's engine becomes the epoch's.
-[[nodiscard]] task<result<std::unique_ptr<epoch>>> assemble(world members);
+/// An epoch, or why there is none: then `made` holds its members, and whoever has joined meanwhile is told.
+struct assembly {
+  std::unique_ptr<epoch> made;
+  error why_not;
+};
+
+/// Every rank of `members` calls it. The calling task's engine becomes the epoch's. A rank that ends or
+/// freezes meanwhile makes it end with errc::link_lost, or errc::timed_out after `members.config.timeout`.
+[[nodiscard]] task<assembly> assemble(world members);
 
 }  // namespace chorale

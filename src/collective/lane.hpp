@@ -12,6 +12,8 @@ namespace chorale {
 
 /// The key of the lane that calls on the communicator itself use.
 inline constexpr std::uint64_t default_lane = 0;
+/// What the guard calls the order of operations on device memory.
+inline constexpr std::uint64_t gpu_lane = ~std::uint64_t{0};
 
 struct lane_state {
   struct finished_call {
@@ -28,7 +30,10 @@ struct lane_state {
   std::array<finished_call, 16> history{};
   /// Why the lane ended; errc::ok while it is alive.
   error cause;
-  std::uint64_t cause_ticket = 0;       ///< the call that it happened in
+  std::uint64_t cause_ticket = 0;  ///< the call that it happened in
+  /// Collectives from this ticket on can not end: a rank that they need has left.
+  std::uint64_t short_from = ~std::uint64_t{0};
+  rank_t missing = no_rank;             ///< that rank
   std::vector<std::uint64_t> sent;      ///< messages started to each rank; empty until the first
   std::vector<std::uint64_t> received;  ///< receives started from each rank
 

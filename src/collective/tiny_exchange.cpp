@@ -131,7 +131,10 @@ void tiny_exchange::take_back() noexcept {
   }
 }
 
-bool tiny_exchange::needs(rank_t peer) const noexcept { return !seats_[static_cast<std::size_t>(peer)].here; }
+bool tiny_exchange::needs(rank_t peer) const noexcept {
+  const seat& theirs = seats_[static_cast<std::size_t>(peer)];
+  return !theirs.here || theirs.send.where != outgoing::place::idle;
+}
 
 void tiny_exchange::recycle() noexcept { owner().recycle(*this); }
 

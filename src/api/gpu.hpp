@@ -1,0 +1,67 @@
+// Collectives on GPU memory: stream-ordered like NCCL's, and awaitable.
+//
+//   co_await comm.use_gpu(0);                                                   // once per epoch, on every
+//   rank co_await comm.all_reduce(chorale::device_span{grad, n}, chorale::sum, chorale::on(stream)); auto op
+//   = comm.all_reduce(chorale::device_span{grad, n}, chorale::sum, chorale::on(stream)).start();  // enqueued
+//   backward<<<..., compute>>>();  co_await std::move(op);
+//
+// The operation runs on the caller's stream, after what was enqueued there before; the await ends when the
+// GPU has finished. Inside a stream capture the operation becomes part of the graph: start it and do not
+// await it, await the stream that runs the graph. When a rank dies or disagrees the kernel ends, the output
+// is filled with NaN, and the await gives the cause; later operations of the epoch end at once. No CUDA
+// header is needed here.
+#pragma once
+
+#include <chorale/async/suspension.hpp>
+#include <chorale/collective/gpu_launch.hpp>
+#include <chorale/kernels/dtype.hpp>
+
+#include <cstddef>
+
+namespace chorale {
+
+/// Memory of this process's GPU (cudaMalloc or anything the GPU addresses), 4-byte aligned. The caller's
+/// until the operation has ended.
+struct device_span {
+  float* data = nullptr;
+  std::size_t count = 0;
+};
+
+/// A CUDA stream (cudaStream_t or CUstream); null is the legacy default stream.
+struct on {
+  explicit on(void* cuda_stream = nullptr) noexcept : stream{cuda_stream} {}
+  void* stream;
+};
+
+class gpu_started;
+
+/// A call on device memory that has not been enqueued.
+class [[nodiscard]] gpu_ticket {
+ public:
+  explicit gpu_ticket(gpu_call what) noexcept : what_{std::move(what)} {}
+  gpu_ticket(gpu_ticket&&) noexcept = default;
+  gpu_ticket& operator=(gpu_ticket&&) noexcept = default;
+
+  /// Enqueues it now.
+  gpu_started start() &&;
+  [[nodiscard]] gpu_awaiter operator co_await() && { return {launch(std::move(what_))}; }
+
+ private:
+  gpu_call what_;
+};
+
+/// A call that is enqueued. Dropping it leaves the operation to the stream.
+class [[nodiscard]] gpu_started {
+ public:
+  explicit gpu_started(gpu_launch launched) noexcept : launched_{std::move(launched)} {}
+  /// How the enqueueing went: an error here means that nothing was enqueued.
+  [[nodiscard]] const error& refused() const noexcept { return launched_.refused; }
+  [[nodiscard]] gpu_awaiter operator co_await() && noexcept { return {std::move(launched_)}; }
+
+ private:
+  gpu_launch launched_;
+};
+
+inline gpu_started gpu_ticket::start() && { return gpu_started{launch(std::move(what_))}; }
+
+}  // namespace chorale

@@ -1,0 +1,84 @@
+#include <chorale/collective/core.hpp>
+#include <chorale/collective/gpu_launch.hpp>
+#include <chorale/collective/gpu_side.hpp>
+
+#include <new>
+
+namespace chorale {
+namespace {
+
+cuda::completion completion_of(const gpu_launch& l) noexcept { return {l.sequence, l.flag, l.device_flag}; }
+
+}  // namespace
+
+struct gpu_awaiter::link : gpu_side::waiting {
+  gpu_awaiter* self = nullptr;
+};
+
+gpu_launch launch(gpu_call what) {
+  gpu_launch made;
+  made.inside = what.inside;
+  made.gpu = what.gpu;
+  if (what.refused) {
+    made.refused = std::move(what.refused);
+    return made;
+  }
+  if (const error& cause = what.inside->cause()) {
+    made.refused = error{errc::revoked, cause.message(), cause.culprit()};
+    return made;
+  }
+  if (what.op != reduction::sum) {
+    made.refused = error{errc::unsupported, "no " + std::string{name_of(what.op)} +
+                                                " on device memory in this version; f32 sum is there"};
+    return made;
+  }
+  auto launched =
+      what.gpu->group().all_reduce(what.in, what.out, what.count, static_cast<cuda::stream>(what.stream));
+  if (!launched) {
+    made.refused = std::move(launched).error();
+    return made;
+  }
+  made.sequence = launched->sequence;
+  made.flag = launched->flag;
+  made.device_flag = launched->device_flag;
+  return made;
+}
+
+bool gpu_awaiter::await_ready() const noexcept {
+  return launched_.refused || launched_.sequence == 0 ||
+         launched_.gpu->group().is_done(completion_of(launched_));
+}
+
+bool gpu_awaiter::wait(std::coroutine_handle<> waiting, const environment* env) {
+  static_assert(sizeof(link) <= link_bytes);
+  if (!suspend(waiting, env, &launched_.inside->loop())) {
+    // Stopped before it was awaited: the kernel is told, and its end is awaited all the same, since until
+    // then it may write to the caller's memory.
+    launched_.inside->revoke_gpu(stop_reason());
+    const environment unstoppable{&launched_.inside->loop(), nullptr, never};
+    suspend(waiting, &unstoppable);
+  }
+  auto* node = ::new (static_cast<void*>(link_)) link;
+  node->self = this;
+  node->launch = completion_of(launched_);
+  node->ended = [](gpu_side::waiting& w) noexcept { static_cast<link&>(w).self->finish(); };
+  launched_.gpu->wait(*node);
+  return true;
+}
+
+void gpu_awaiter::on_stop(suspension& base) noexcept {
+  auto& self = static_cast<gpu_awaiter&>(base);
+  self.launched_.inside->revoke_gpu(self.stop_reason());
+}
+
+void gpu_awaiter::await_resume() {
+  if (launched_.refused) throw failure{std::move(launched_.refused)};
+  if (launched_.sequence == 0)
+    throw failure{
+        error{errc::invalid_state,
+              "a captured operation runs with its graph; await the stream that the graph is launched on"}};
+  auto outcome = launched_.gpu->group().outcome(completion_of(launched_));
+  if (!outcome) throw failure{std::move(outcome).error()};
+}
+
+}  // namespace chorale
