@@ -128,14 +128,6 @@ class meter {
   std::vector<duration> samples_;
 };
 
-/// Sizes from begin to end; the end is always among them.
-std::vector<std::uint64_t> sizes_of(const all_reduce_options& o) {
-  std::vector<std::uint64_t> sizes;
-  for (std::uint64_t s = o.begin; s < o.end; s = o.step != 0 ? s + o.step : s * o.factor) sizes.push_back(s);
-  sizes.push_back(o.end);
-  return sizes;
-}
-
 class printer {
  public:
   printer(const communicator& comm, const all_reduce_options& options)
@@ -209,6 +201,13 @@ class printer {
 };
 
 }  // namespace
+
+std::vector<std::uint64_t> sizes_of(const all_reduce_options& o) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t s = o.begin; s < o.end; s = o.step != 0 ? s + o.step : s * o.factor) sizes.push_back(s);
+  sizes.push_back(o.end);
+  return sizes;
+}
 
 task<int> bench_all_reduce(all_reduce_options options) {
   communicator_options settings;

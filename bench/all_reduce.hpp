@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace chorale::bench {
 
@@ -25,6 +26,9 @@ struct all_reduce_options {
   std::string algorithm;           ///< empty: the communicator's choice
   std::string required_transport;  ///< refuse to measure another; empty: any
 };
+
+/// Sizes in bytes from `begin` to `end`; the end is always among them.
+[[nodiscard]] std::vector<std::uint64_t> sizes_of(const all_reduce_options& options);
 
 /// Joins the job this process is a rank of, and measures. Rank 0 prints. 0, or 1 if a result was wrong.
 [[nodiscard]] task<int> bench_all_reduce(all_reduce_options options);

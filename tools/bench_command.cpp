@@ -1,4 +1,5 @@
 #include "../bench/all_reduce.hpp"
+#include "../bench/device_all_reduce.hpp"
 #include "../bench/runtime.hpp"
 #include "commands.hpp"
 #include "job.hpp"
@@ -19,6 +20,8 @@ constexpr const char* examples = R"(Examples:
       chorale bench all_reduce --ranks 2 -b 8 -e 64M -f 4
   The same over TCP, as JSON, one object a row:
       chorale bench all_reduce --ranks 2 --transport tcp --format json
+  Two GPUs beside NCCL, as graph replays:
+      chorale bench all_reduce --device cuda --ranks 2 --graph --vs nccl -b 8 -e 1G -f 8
   As a rank of a job that a launcher started:
       mpirun -n 4 chorale bench all_reduce -b 8 -e 16M -f 4 -c 1
 
@@ -30,6 +33,10 @@ struct given_options {
   std::string transport;
   std::string format = "table";
   int check = 1;
+  std::string device = "host";
+  std::string versus;
+  bool graph = false;
+  int repeats = 7;
 };
 
 /// Starts this very command once per rank.
@@ -55,7 +62,13 @@ int run(given_options given, int argc, char** argv) {
     if (!config) throw failure{std::move(config).error()};
     if (config->started_by == launcher::none) return spawn(given, argc, argv);
     engine loop;
-    return loop.run(bench::bench_all_reduce(given.work));
+    if (given.device == "host") return loop.run(bench::bench_all_reduce(given.work));
+    bench::device_all_reduce_options on_gpu;
+    on_gpu.common = given.work;
+    on_gpu.graph = given.graph;
+    on_gpu.versus_nccl = given.versus == "nccl";
+    on_gpu.repeats = given.repeats;
+    return loop.run(bench::bench_device_all_reduce(on_gpu));
   } catch (const failure& f) {
     std::fprintf(stderr, "chorale bench: %s\n", f.what());
     return 1;
@@ -99,8 +112,20 @@ void add_all_reduce(CLI::App& bench, int& exit_code, int argc, char** argv) {
   command->add_option("--format", given->format, "table, or json: one object a row")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
+  command->add_option("--device", given->device, "host memory, or cuda: GPU memory, one process per GPU")
+      ->check(CLI::IsMember({"host", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--vs", given->versus, "Measure a peer in the same run; with --device cuda: nccl")
+      ->check(CLI::IsMember({"nccl"}));
+  command->add_flag("--graph", given->graph, "With --device cuda: replay a CUDA graph of many calls");
+  command
+      ->add_option("--repeats", given->repeats, "With --device cuda: interleaved repeats, medians are shown")
+      ->check(CLI::Range(1, 1001))
+      ->capture_default_str();
   command->footer(examples);
   command->callback([given, &exit_code, argc, argv] {
+    if (given->device == "host" && (given->graph || !given->versus.empty()))
+      throw CLI::ValidationError{"--graph/--vs", "only with --device cuda in this version"};
     auto& work = given->work;
     if (work.begin < sizeof(float) || work.end < work.begin)
       throw CLI::ValidationError{"-b/-e",
