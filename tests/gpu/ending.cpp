@@ -110,7 +110,11 @@ ch::task<int> work() {
     ms = std::chrono::duration<double, std::milli>(ch::steady_now() - hand.at()).count();
   }
   std::printf("after %.2f ms: %s\n", ms, why.message().c_str());
-  const bool named = why == ch::errc::peer_lost && why.culprit() == 1;
+  // An operation may have ended well just before: then it is the next call that is refused, naming the same
+  // rank.
+  const ch::error& cause = comm.cause();
+  const bool named = cause == ch::errc::peer_lost && cause.culprit() == 1 && why.culprit() == 1 &&
+                     (why == ch::errc::peer_lost || why == ch::errc::revoked);
   co_await comm.reset();
   co_await comm.use_gpu(ordinal);
   ch::task<bool> after = thousand_right(comm, data, on);
