@@ -245,7 +245,9 @@ contender ours(std::string name, device_group& group, const work_stream& on, cho
 contender planned(std::string name, device_group& group, const work_stream& on,
                   std::function<ck::all_reduce_plan(std::size_t)> plan) {
   return {std::move(name), [&group, &on, plan](const float* in, float* out, std::size_t count) {
-            static_cast<void>(group.all_reduce_as(plan(count), in, out, count, on.get(), chorale::cuda::notify::nobody).value());
+            static_cast<void>(
+                group.all_reduce_as(plan(count), in, out, count, on.get(), chorale::cuda::notify::nobody)
+                    .value());
           }};
 }
 
@@ -301,8 +303,8 @@ void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
                                      planned("lines 64 x4", *wide, on, lines_with(*wide, 64, 4))};
   comparison{s, ranks, on, lines}.run(powers(16384, limit.ll128_bytes, 4));
   const std::vector<contender> ring{planned("ring 32", *normal, on, ring_with(*normal, 32, 0)),
-                                    planned("ring 32, 128 KiB", *normal, on, ring_with(*normal, 32, 131072)),
-                                    planned("ring 16, 256 KiB", *normal, on, ring_with(*normal, 16, 262144)),
+                                    planned("ring 32, 64 KiB", *normal, on, ring_with(*normal, 32, 65536)),
+                                    planned("ring 16", *normal, on, ring_with(*normal, 16, 0)),
                                     planned("ring 24", *half, on, ring_with(*half, 24, 0)),
                                     planned("ring 64", *wide, on, ring_with(*wide, 64, 0))};
   comparison{s, ranks, on, ring}.run(powers(8u << 20, 1u << 30, 4));
@@ -314,7 +316,8 @@ int run_rank(const setting& s) {
   hub_exchange ranks{s.groups.at(0), s.rank};
   if (s.ring) {
     auto group = make_group(s, ranks, 32, 1);
-    comparison{s, ranks, on, {ours("ring", *group, on, chorale::cuda::notify::nobody)}}.run({128u << 20, 1u << 30});
+    comparison{s, ranks, on, {ours("ring", *group, on, chorale::cuda::notify::nobody)}}.run(
+        {128u << 20, 1u << 30});
     ranks.barrier().value();
     return 0;
   }
@@ -324,8 +327,10 @@ int run_rank(const setting& s) {
     return 0;
   }
   auto group = make_group(s, ranks, 32, 1);
+  auto wide = make_group(s, ranks, 64, 2);
   std::vector<contender> contenders{ours("chorale", *group, on, chorale::cuda::notify::nobody),
-                                    ours("chorale, awaitable", *group, on, chorale::cuda::notify::host)};
+                                    ours("chorale, awaitable", *group, on, chorale::cuda::notify::host),
+                                    ours("chorale, 64 CTAs", *wide, on, chorale::cuda::notify::nobody)};
 #if CHORALE_BENCH_NCCL
   const nccl peer;
   ncclComm_t comms[2] = {};

@@ -36,12 +36,12 @@ __global__ void __launch_bounds__(544) chorale_lines_n(const __grid_constant__ c
   ck::gpu_machine m{shared};
   ck::all_reduce_lines<0, 2>(m, args);
 }
-__global__ void __launch_bounds__(544, 1) chorale_ring_2(const __grid_constant__ ck::all_reduce_args args) {
+__global__ void __launch_bounds__(576, 1) chorale_ring_2(const __grid_constant__ ck::all_reduce_args args) {
   __shared__ ck::cta_shared shared;
   ck::gpu_machine m{shared};
   ck::all_reduce_ring<2>(m, args);
 }
-__global__ void __launch_bounds__(544, 1) chorale_ring_n(const __grid_constant__ ck::all_reduce_args args) {
+__global__ void __launch_bounds__(576, 1) chorale_ring_n(const __grid_constant__ ck::all_reduce_args args) {
   __shared__ ck::cta_shared shared;
   ck::gpu_machine m{shared};
   ck::all_reduce_ring<0>(m, args);

@@ -21,8 +21,9 @@ __device__ inline std::uint64_t add_words(std::uint64_t x, std::uint64_t y) {
       to_float(static_cast<std::uint32_t>(x >> 32)) + to_float(static_cast<std::uint32_t>(y >> 32));
   return to_bits(low) | (static_cast<std::uint64_t>(to_bits(high)) << 32);
 }
-/// A warp's `Ahead` groups of four lines: which lines, and this lane's share of them. `Whole`: every word of them
-/// exists and both buffers are aligned to 8 bytes, so that nothing needs checking and loads go out together.
+/// A warp's `Ahead` groups of four lines: which lines, and this lane's share of them. `Whole`: every word of
+/// them exists and both buffers are aligned to 8 bytes, so that nothing needs checking and loads go out
+/// together.
 template <std::uint32_t Ranks, std::uint32_t Ahead, bool Whole>
 class line_exchange {
  public:
@@ -69,8 +70,7 @@ class line_exchange {
       }
 #pragma unroll
       for (std::uint32_t u = 0; u < Ahead; ++u)
-        sum[u] = r == 0 ? part[u]
-                        : line_part{add_words(sum[u].a, part[u].a), add_words(sum[u].b, part[u].b)};
+        sum[u] = r == 0 ? part[u] : line_part{add_words(sum[u].a, part[u].a), add_words(sum[u].b, part[u].b)};
     }
 #pragma unroll
     for (std::uint32_t u = 0; u < Ahead; ++u) own_[u] = sum[u];
@@ -108,8 +108,9 @@ class line_exchange {
     if constexpr (Whole) {
       reinterpret_cast<std::uint64_t*>(args_.out)[i] = word;
     } else if (2 * i < args_.count) {
-      store_pair(args_, i,
-                 {to_float(static_cast<std::uint32_t>(word)), to_float(static_cast<std::uint32_t>(word >> 32))});
+      store_pair(
+          args_, i,
+          {to_float(static_cast<std::uint32_t>(word)), to_float(static_cast<std::uint32_t>(word >> 32))});
     }
   }
   /// The warp reads until every line carries the counter. All lanes leave together.

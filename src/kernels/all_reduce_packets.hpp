@@ -55,8 +55,8 @@ CHORALE_HOST_DEVICE bool sum_packet(M& m, operation<M>& op, const group_view& gr
   return true;
 }
 
-/// A thread's packets: every `stride`-th. The last warp has none where there are others: it sees to signatures,
-/// so that neither wait delays the other.
+/// A thread's packets: every `stride`-th. The last warp has none where there are others: it sees to
+/// signatures, so that neither wait delays the other.
 struct packet_share {
   std::uint64_t first, stride, end;
 };

@@ -1,13 +1,15 @@
 // Ring all-reduce: push chunks into the peers' scratch, reduce locally, all in one kernel.
 //
-// Each CTA owns a stripe of the message and splits into two roles that run side by side:
+// A CTA is two halves, each with a stripe of the message and two roles that run side by side:
 //   pushers   wait for a credit from every peer, copy the next chunk from the user's input into the peers'
 //             slots, then raise the stripe's flag there
 //   reducers  wait for every peer's flag, add the chunks to the own input in rank order, store the sum to the
-//             user's output, then give the credits back; the first time they compare signatures before
-// With bulk copies one thread pushes, and a warp is all that role takes. User buffers are touched by their owner
-// only. In place, reducers also wait until the local pushers have read the chunk. Sequence numbers per stripe
-// run through all operations and live in the device block.
+//             user's output, then give the credits back; before their first store, the reducers of both
+//             halves meet to admit the operation
+// With bulk copies one thread pushes, and a warp is all that role takes. Two halves, because raising a flag
+// drains a pusher: meanwhile the other one keeps the link busy. User buffers are touched by their owner only.
+// In place, reducers also wait until the local pushers have read the chunk. Sequence numbers per stripe run
+// through all operations and live in the device block.
 #pragma once
 
 #include <chorale/kernels/all_reduce_packets.hpp>
@@ -23,7 +25,7 @@ CHORALE_HOST_DEVICE inline f32x4 add(const f32x4& a, const f32x4& b) {
 
 /// Threads of a CTA that work and meet together.
 struct cta_role {
-  std::uint32_t id;     ///< 1: pushers, 2: reducers
+  std::uint32_t id;     ///< of its barrier
   std::uint32_t first;  ///< thread
   std::uint32_t threads;
 };
@@ -57,17 +59,22 @@ class stripe_walk {
   std::uint32_t slot_;
 };
 
-/// By one thread: until every peer has room for `sequence` on `stripe`.
+/// Whether every peer has room for `sequence` on `stripe`.
 template <class M>
-CHORALE_HOST_DEVICE bool await_credits(M& m, operation<M>& op, const group_view& group,
-                                       std::uint32_t stripe, std::uint64_t sequence) {
-  for (std::uint32_t r = 0; r < group.size; ++r) {
-    if (r == group.rank) continue;
-    const std::uint64_t* word = credit_word(group, group.rank, r, stripe);
-    if (!op.wait([&] { return has_credit(sequence, m.load_acquire_system(word), group.layout.slots); }))
+CHORALE_HOST_DEVICE bool has_credits(const M& m, const group_view& group, std::uint32_t stripe,
+                                     std::uint64_t sequence) {
+  for (std::uint32_t r = 0; r < group.size; ++r)
+    if (r != group.rank &&
+        !has_credit(sequence, m.load_acquire_system(credit_word(group, group.rank, r, stripe)),
+                    group.layout.slots))
       return false;
-  }
   return true;
+}
+/// By one thread: until every peer has.
+template <class M>
+CHORALE_HOST_DEVICE bool await_credits(M& m, operation<M>& op, const group_view& group, std::uint32_t stripe,
+                                       std::uint64_t sequence) {
+  return op.wait([&] { return has_credits(m, group, stripe, sequence); });
 }
 /// By one thread, after the data is ordered before it: chunks below `delivered` may be consumed.
 template <class M>
@@ -81,8 +88,8 @@ CHORALE_HOST_DEVICE void raise_flags(M& m, const all_reduce_args& args, std::uin
 
 /// Plain-store pusher, for any alignment. A machine with bulk copies replaces it for aligned buffers.
 template <class M>
-CHORALE_HOST_DEVICE bool push_stripe(M& m, operation<M>& op, const all_reduce_args& args, const cta_role& role,
-                                     std::uint32_t stripe, std::uint64_t sequence) {
+CHORALE_HOST_DEVICE bool push_stripe(M& m, operation<M>& op, const all_reduce_args& args,
+                                     const cta_role& role, std::uint32_t stripe, std::uint64_t sequence) {
   const group_view& group = args.group;
   const std::uint32_t thread = m.thread() - role.first;
   for (stripe_walk walk{args, stripe, sequence}; walk.more(); walk.step()) {
@@ -151,7 +158,8 @@ struct vector_sum {
   }
 };
 
-/// Sums a chunk in rank order into the output; each thread has several vectors under way so that loads overlap.
+/// Sums a chunk in rank order into the output; each thread has several vectors under way so that loads
+/// overlap.
 template <std::uint32_t Ranks, class M>
 CHORALE_HOST_DEVICE void reduce_chunk(M& m, const all_reduce_args& args, const cta_role& role,
                                       const stripe_walk& walk, std::uint32_t stripe) {
@@ -168,8 +176,12 @@ CHORALE_HOST_DEVICE void reduce_chunk(M& m, const all_reduce_args& args, const c
   std::uint32_t done = 0;
   if (args.alignment == 16) {
     const std::uint32_t vectors = length / 4;
-    const vector_sum<Ranks> sum{reinterpret_cast<const f32x4*>(in), reinterpret_cast<f32x4*>(out), scratch, stride,
-                                group.rank, ranks};
+    const vector_sum<Ranks> sum{reinterpret_cast<const f32x4*>(in),
+                                reinterpret_cast<f32x4*>(out),
+                                scratch,
+                                stride,
+                                group.rank,
+                                ranks};
     std::uint32_t at = thread;
     for (; at + 3 * threads < vectors; at += 4 * threads) sum.template store<4>(m, at, threads);
     for (; at < vectors; at += threads) sum.template store<1>(m, at, threads);
@@ -193,13 +205,15 @@ CHORALE_HOST_DEVICE void reduce_chunk(M& m, const all_reduce_args& args, const c
 }
 
 template <std::uint32_t Ranks, class M>
-CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_args& args, const cta_role& role,
-                                       std::uint32_t stripe, std::uint64_t sequence) {
+CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_args& args,
+                                       const cta_role& role, std::uint32_t stripe, std::uint64_t sequence) {
   const group_view& group = args.group;
-  bool ok = op.check_signatures();
+  const cta_role all_reducers{5, 0, 2 * role.threads};
+  if (m.sync_or(all_reducers, !op.check_signatures())) return false;
   for (stripe_walk walk{args, stripe, sequence}; walk.more(); walk.step()) {
-    if (ok && m.thread() == role.first) ok = await_chunk(m, op, args, stripe, walk.sequence());
-    if (m.sync_or(role, !ok)) return false;  // the first time it admits the operation as well
+    bool ok = true;
+    if (m.thread() == role.first) ok = await_chunk(m, op, args, stripe, walk.sequence());
+    if (m.sync_or(role, !ok)) return false;
     reduce_chunk<Ranks>(m, args, role, walk, stripe);
     m.sync(role);
     if (m.thread() != role.first) continue;
@@ -207,30 +221,34 @@ CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_
       if (r != group.rank)
         m.store_release_system(credit_word(group, r, group.rank, stripe), walk.sequence() + 1);
   }
-  return ok;
+  return true;
 }
 
 template <std::uint32_t Ranks, class M>
 CHORALE_HOST_DEVICE void all_reduce_ring(M& m, const all_reduce_args& args) {
   operation<M> op{m, args};
-  const std::uint32_t stripe = m.cta();
-  std::uint64_t& kept = args.group.block->ring_sequence[stripe];
-  const std::uint64_t sequence = kept;
+  const std::uint32_t per_half = m.threads() / 2;
+  const std::uint32_t half = m.thread() / per_half;
+  const std::uint32_t stripe = 2 * m.cta() + half;
   const bool bulk = M::has_bulk_copies && args.alignment == 16;
   // roles consist of whole warps: a barrier counts warps
-  const cta_role pushers{1, 0, bulk ? 32 : m.threads() < 64 ? m.threads() / 2 : m.threads() / 64 * 32};
-  const cta_role reducers{2, pushers.threads, m.threads() - pushers.threads};
+  const std::uint32_t pushing = bulk ? 32 : per_half < 64 ? per_half / 2 : per_half / 64 * 32;
+  const cta_role pushers{1 + half, half * per_half, pushing};
+  const cta_role reducers{3 + half, pushers.first + pushing, per_half - pushing};
+  std::uint64_t& kept = args.group.block->ring_sequence[stripe];
+  const std::uint64_t sequence = kept;
   bool ok = op.begin();
   if (ok) {
     op.send_signature();
     if (m.thread() >= reducers.first)
       ok = reduce_stripe<Ranks>(m, op, args, reducers, stripe, sequence);
     else if (bulk)
-      ok = m.push_stripe_in_bulk(op, args, stripe, sequence);
+      ok = m.push_stripe_in_bulk(op, args, pushers, stripe, sequence);
     else
       ok = push_stripe(m, op, args, pushers, stripe, sequence);
   }
-  if (m.thread() == 0) kept = sequence + chunks_of_stripe(chunks_of(args.count, args.chunk), stripe, args.stripes);
+  if (m.thread() == pushers.first)
+    kept = sequence + chunks_of_stripe(chunks_of(args.count, args.chunk), stripe, args.stripes);
   op.end(ok);
 }
 

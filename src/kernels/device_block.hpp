@@ -2,8 +2,8 @@
 //
 //   region   one per rank, device memory of the library, mapped by every peer. Peers write signatures,
 //            packets, lines, chunks, flags and credits here; only the owner reads. Never user memory.
-//   block    one per rank, device memory, private: counters, stop word and bookkeeping of the owner's kernels.
-//   mailbox  one per rank, pinned host memory: the host writes `abort`, kernels write the rest.
+//   block    one per rank, device memory, private: counters, stop word and bookkeeping of the owner's
+//   kernels. mailbox  one per rank, pinned host memory: the host writes `abort`, kernels write the rest.
 //
 // The layout of a region depends only on values that all ranks agreed on at creation.
 #pragma once
@@ -58,7 +58,7 @@ constexpr region_layout make_layout(const group_limits& limits) {
   l.slots = limits.ring_slots;
   l.slot_bytes = limits.ring_chunk;
   l.ring_stripe_stride = l.slots * l.slot_bytes;
-  l.ring_source_stride = limits.ctas * l.ring_stripe_stride;
+  l.ring_source_stride = 2 * limits.ctas * l.ring_stripe_stride;
   l.ring = take(sources * l.ring_source_stride);
   l.total = take(0);
   return l;
@@ -87,7 +87,7 @@ struct alignas(16) cta_record {
 
 /// What kernels change. Private to the owner's kernels.
 struct device_block {
-  alignas(128) std::uint64_t stop;  ///< packed verdict; set once, by compare-and-swap, never cleared
+  alignas(128) std::uint64_t stop;     ///< packed verdict; set once, by compare-and-swap, never cleared
   alignas(128) std::uint32_t entered;  ///< CTAs ever started, and ...
   std::uint32_t arrived;               ///< ... ever come to their end: equal when no kernel runs
   std::uint32_t failed;                ///< of the operation under way: CTAs that failed, ...
@@ -95,12 +95,13 @@ struct device_block {
   std::uint32_t fill_next;             ///< ... and the next piece to fill
   std::uint64_t rolled;                ///< last operation whose roll-over is complete
   alignas(128) cta_record records[max_ctas];
-  alignas(128) std::uint64_t ring_sequence[max_stripes];  ///< ring: first sequence number of the next operation
+  alignas(128) std::uint64_t
+      ring_sequence[max_stripes];        ///< ring: first sequence number of the next operation
   padded_word ring_pushed[max_stripes];  ///< chunks read from the input so far: in-place reducers wait for it
 };
 
-/// What never changes in the life of a group. Travels with every launch as a kernel parameter, because constant
-/// memory answers at once where the block costs a trip to L2.
+/// What never changes in the life of a group. Travels with every launch as a kernel parameter, because
+/// constant memory answers at once where the block costs a trip to L2.
 struct group_view {
   device_block* block;
   std::uint64_t* abort;  ///< host_mailbox::abort as the device sees it
@@ -120,10 +121,10 @@ struct all_reduce_args {
   std::uint64_t count;
   std::uint64_t launch;   ///< the host's number of this launch; 0 = captured
   std::uint32_t chunk;    ///< ring: elements per chunk
-  std::uint16_t stripes;  ///< ring: as many as CTAs
+  std::uint16_t stripes;  ///< ring: two per CTA
   std::uint8_t in_place;
   std::uint8_t tells_host;  ///< whether the completion flag is written; never when captured
-  std::uint8_t alignment;  ///< of both buffers: 16, 8 or 4
+  std::uint8_t alignment;   ///< of both buffers: 16, 8 or 4
   signature what;
 };
 
@@ -169,8 +170,9 @@ CHORALE_HOST_DEVICE inline std::uint64_t* credit_word(const group_view& b, std::
                                               word_stride);
 }
 /// Slot `slot` of a stripe, in the part of `receiver`'s scratch that belongs to `source`.
-CHORALE_HOST_DEVICE inline std::byte* ring_slot(const group_view& b, std::uint32_t receiver, std::uint32_t source,
-                                                std::uint32_t stripe, std::uint32_t slot) {
+CHORALE_HOST_DEVICE inline std::byte* ring_slot(const group_view& b, std::uint32_t receiver,
+                                                std::uint32_t source, std::uint32_t stripe,
+                                                std::uint32_t slot) {
   return b.regions[receiver] + b.layout.ring + source_slot(receiver, source) * b.layout.ring_source_stride +
          stripe * b.layout.ring_stripe_stride + slot * b.layout.slot_bytes;
 }

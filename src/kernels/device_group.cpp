@@ -90,8 +90,7 @@ result<completion> device_group::all_reduce(const float* in, float* out, std::ui
 }
 
 result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& plan, const float* in,
-                                               float* out, std::uint64_t count, stream on,
-                                               notify whom) {
+                                               float* out, std::uint64_t count, stream on, notify whom) {
   if (auto usable = check_call(in, out, count); !usable) return std::move(usable).error();
   const cuda_driver& d = *driver_;
   const current_context current{d, context_};
@@ -173,9 +172,9 @@ result<void> device_group::status() const {
   return to_error(word);
 }
 
-/// What may still run. Unless all launches are known to have ended, sets the device's stop word and waits until
-/// no CTA is between its start and its end: kernels that start later see it first and touch only the block, the
-/// mailbox and their own output.
+/// What may still run. Unless all launches are known to have ended, sets the device's stop word and waits
+/// until no CTA is between its start and its end: kernels that start later see it first and touch only the
+/// block, the mailbox and their own output.
 device_group::activity device_group::settle() noexcept {
   if (mailbox_ == nullptr || block_ == 0) return activity::none;
   if (!captured_ && read(mailbox_->done) == launches_) return activity::none;
@@ -213,7 +212,8 @@ device_group::~device_group() {
     regions_.clear();
     if (order_ != nullptr) d.event_destroy(order_);
     if (private_stream_ != nullptr) d.stream_destroy(private_stream_);
-    if (left != activity::none) return;  // block, mailbox, code and the context's reference stay for late replays
+    if (left != activity::none)
+      return;  // block, mailbox, code and the context's reference stay for late replays
     if (block_ != 0) d.memory_free(block_);
     if (mailbox_ != nullptr) d.host_free(mailbox_);
     if (module_ != nullptr) d.module_unload(module_);

@@ -44,6 +44,7 @@ struct device_group_config {
   /// Largest messages sent as packets and as lines; absent: as measured on sm_90 over NVLink.
   std::optional<std::uint32_t> packet_bytes;
   std::optional<std::uint32_t> line_bytes;
+  bool ranks_share_gpu = false;  ///< for tests: ranks spin on one GPU, in turns of the driver's time slices
   const cuda_driver* driver = nullptr;  ///< a table of the caller's, for tests; null: the machine's
 };
 

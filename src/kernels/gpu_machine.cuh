@@ -128,7 +128,7 @@ class gpu_machine {
   }
 
   __device__ bool push_stripe_in_bulk(operation<gpu_machine>& op, const all_reduce_args& args,
-                                      std::uint32_t stripe, std::uint64_t sequence);
+                                      const cta_role& role, std::uint32_t stripe, std::uint64_t sequence);
 
  private:
   cta_shared& shared_;

@@ -42,7 +42,7 @@ group_limits local_limits(const device_group_config& config) {
   limits.ctas = std::clamp(config.max_ctas, 1u, kernels::max_ctas);
   limits.ll_bytes = config.packet_bytes.value_or(32768);
   const auto sources = static_cast<std::uint64_t>(std::max(config.size - 1, 1));
-  const std::uint64_t stripes = limits.ctas;
+  const std::uint64_t stripes = 2 * limits.ctas;
   // the ring's part is three eighths of the budget, in whole tiles; lines get half, in powers of two
   const std::uint64_t slot = config.scratch_bytes * 3 / 8 / sources / stripes / limits.ring_slots;
   limits.ring_chunk =
@@ -183,6 +183,7 @@ result<bool> group_setup::lines_work(const std::vector<group_hello>& hellos) con
       d.device_get_attribute(&minor, device_attribute::compute_capability_minor, g.device_) != success ||
       d.device_get_count(&devices) != success || major != 9 || minor != 0)
     return false;
+  if (config_.ranks_share_gpu) return true;  // no link at all
   for (int r = 0; r < config_.size; ++r) {
     if (r == config_.rank) continue;
     bool linked = false;
@@ -221,7 +222,8 @@ result<void> group_setup::agree(const std::vector<group_hello>& hellos) {
     if (theirs.generation != mine.generation || theirs.size != mine.size)
       return error{errc::protocol_error, "ranks disagree on the communicator's epoch or size", who};
     for (std::size_t other = 0; other < r; ++other)
-      if (std::memcmp(theirs.device_uuid, hellos[other].device_uuid, sizeof theirs.device_uuid) == 0)
+      if (!config_.ranks_share_gpu &&
+          std::memcmp(theirs.device_uuid, hellos[other].device_uuid, sizeof theirs.device_uuid) == 0)
         return error{errc::unsupported,
                      "ranks " + std::to_string(other) + " and " + std::to_string(r) +
                          " use the same GPU: give each rank a GPU of its own",

@@ -8,7 +8,8 @@
 //   ...     pushes to peers, sends its signature, waits
 //   admit   compares the peers' signatures; before the CTA's first store to user memory
 //   ...     stores results
-//   end     advances the counter; of a plain launch the last CTA writes the completion flag; if any CTA failed,
+//   end     advances the counter; of a plain launch the last CTA writes the completion flag; if any CTA
+//   failed,
 //           the whole output is filled with NaN first and the sticky status word is written
 // Every wait can be stopped: each loop reads the block's stop word every 64 tries, and one thread per CTA
 // looks at the host's abort word at most every 30 µs and publishes it there.
@@ -20,7 +21,7 @@ namespace chorale::kernels {
 
 inline constexpr std::uint32_t tries_between_looks = 64;
 inline constexpr std::uint64_t abort_poll_ns = 30'000;
-inline constexpr std::uint64_t landing_ns = 20'000;  ///< more than any store needs to reach the own L2
+inline constexpr std::uint64_t landing_ns = 20'000;   ///< more than any store needs to reach the own L2
 inline constexpr std::uint32_t poison = 0xffffffffu;  ///< a NaN as f32, all ones as an integer
 inline constexpr std::uint64_t fill_chunk = 65536;    ///< elements that a CTA poisons at a time
 inline constexpr std::uint16_t cause_mismatch = 4;    ///< errc::mismatch

@@ -27,15 +27,15 @@ struct all_reduce_plan {
 inline constexpr std::uint32_t cta_threads = 512;
 /// In the packet and line kernels a warp more, for signatures.
 inline constexpr std::uint32_t signature_threads = 32;
-/// In the ring kernel a warp more, for the bulk pusher.
+/// In the ring kernel a warp more in each half, for the bulk pusher.
 inline constexpr std::uint32_t pusher_threads = 32;
 
 constexpr std::uint32_t divide_up(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint32_t>((a + b - 1) / b);
 }
 
-/// One CTA for small messages: several have to find out who is last where the host is told. Beyond, one packet
-/// per thread.
+/// One CTA for small messages: several have to find out who is last where the host is told. Beyond, one
+/// packet per thread.
 constexpr all_reduce_plan plan_packets(std::uint64_t count, const group_limits& limits) {
   constexpr std::uint32_t most_alone = 512;
   constexpr std::uint32_t each_of_many = 256;
@@ -66,14 +66,15 @@ constexpr all_reduce_plan plan_lines(std::uint64_t count, const group_limits& li
 constexpr all_reduce_plan plan_ring(std::uint64_t count, const group_limits& limits) {
   all_reduce_plan plan;
   plan.way = algorithm::ring;
-  plan.stripes = limits.ctas;
+  plan.stripes = 2 * limits.ctas;
   plan.ctas = limits.ctas;
-  plan.threads = cta_threads + pusher_threads;
+  plan.threads = cta_threads + 2 * pusher_threads;
   // at least eight chunks per stripe, so that filling and draining the pipe stays a small part; not below
   // 64 KiB, where flags cost more than data; whole tiles of the bulk pusher
   constexpr std::uint64_t tile = 16384;
   const std::uint64_t wanted = count * sizeof(float) / plan.stripes / 8 / tile * tile;
-  const std::uint64_t chunk = std::min<std::uint64_t>(std::max<std::uint64_t>(wanted, 4 * tile), limits.ring_chunk);
+  const std::uint64_t chunk =
+      std::min<std::uint64_t>(std::max<std::uint64_t>(wanted, 4 * tile), limits.ring_chunk);
   plan.chunk = static_cast<std::uint32_t>(chunk / sizeof(float));
   return plan;
 }

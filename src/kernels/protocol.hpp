@@ -24,7 +24,7 @@ namespace chorale::kernels {
 
 inline constexpr std::uint32_t max_ranks = 8;
 inline constexpr std::uint32_t max_ctas = 64;
-inline constexpr std::uint32_t max_stripes = max_ctas;
+inline constexpr std::uint32_t max_stripes = 2 * max_ctas;
 
 /// The number of the operation after `last`.
 CHORALE_HOST_DEVICE constexpr std::uint64_t next_counter(std::uint64_t last) {

@@ -1,18 +1,19 @@
 // The ring's pusher by bulk copies: one thread moves a stripe through shared memory with the bulk engine.
 //
 // Tiles are loaded from the user's input into a ring of shared-memory stages, and stored from there into the
-// slots of all peers. A chunk's flag is raised when the bulk stores of its last tile have *completed* (not
-// merely been read), after a proxy fence, then release. Eight such CTAs fill an NVLink of eighteen lanes.
+// slots of all peers. A stage is free again when its stores have read it; a chunk's flag is raised when the
+// stores of its last tile have *completed*, after a proxy fence, by a release.
 #pragma once
 
 #include <chorale/kernels/gpu_machine.cuh>
 
 namespace chorale::kernels {
 
-inline constexpr std::uint32_t bulk_tile = 16384;  ///< bytes
-inline constexpr std::uint32_t bulk_stages = 12;
-inline constexpr std::uint32_t bulk_stores = 6;  ///< tiles being stored at any time
-inline constexpr std::uint32_t bulk_shared_bytes = bulk_tile * bulk_stages;
+inline constexpr std::uint32_t bulk_tile = 32768;  ///< bytes
+inline constexpr std::uint32_t bulk_stages = 3;    ///< per half of a CTA
+inline constexpr std::uint32_t bulk_reads = 2;     ///< stages being read by stores at any time
+inline constexpr std::uint32_t bulk_lag = 4;       ///< tiles whose stores may be incomplete
+inline constexpr std::uint32_t bulk_shared_bytes = 2 * bulk_tile * bulk_stages;
 
 /// The stages: one mbarrier each, filled by bulk loads.
 class bulk_stage_ring {
@@ -54,9 +55,14 @@ class bulk_stage_ring {
                  : "memory");
   }
   __device__ static void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-  /// Between bulk accesses and this thread's ordinary ones, both ways: after an acquire and before bulk stores
-  /// that rely on it, after complete bulk stores and before the release that tells of them.
+  /// Between bulk accesses and this thread's ordinary ones, both ways: after an acquire and before bulk
+  /// stores that rely on it, after complete bulk stores and before the release that tells of them.
   __device__ static void order_bulk_accesses() { asm volatile("fence.proxy.async;" ::: "memory"); }
+  /// Until at most `Pending` of the latest commits still read their stages.
+  template <int Pending>
+  __device__ static void await_reads() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+  }
   /// Until at most `Pending` of the latest commits are incomplete.
   template <int Pending>
   __device__ static void await_stores() {
@@ -118,50 +124,62 @@ __device__ inline void push_tile(const bulk_stage_ring& stages, const all_reduce
 }
 
 __device__ inline bool gpu_machine::push_stripe_in_bulk(operation<gpu_machine>& op,
-                                                        const all_reduce_args& args, std::uint32_t stripe,
-                                                        std::uint64_t sequence) {
+                                                        const all_reduce_args& args, const cta_role& role,
+                                                        std::uint32_t stripe, std::uint64_t sequence) {
   extern __shared__ __align__(128) std::byte stage_memory[];
-  __shared__ __align__(8) std::uint64_t stage_barriers[bulk_stages];
-  if (thread() != 0) return true;
-  bool ok = true;
-  const bulk_stage_ring stages{stage_memory, stage_barriers};
+  __shared__ __align__(8) std::uint64_t stage_barriers[2 * bulk_stages];
+  if (thread() != role.first) return true;
+  const std::uint32_t half = stripe % 2;
+  const bulk_stage_ring stages{stage_memory + half * bulk_stages * bulk_tile,
+                               stage_barriers + half * bulk_stages};
   const auto* in = reinterpret_cast<const std::byte*>(args.in);
   tile_walk loading{args, stripe, sequence};
   tile_walk storing{args, stripe, sequence};
-  // tiles whose stores are complete trail those being stored by bulk_stores - 1
-  tile_walk complete{args, stripe, sequence};
+  tile_walk complete{args, stripe, sequence};  // `pending` tiles behind `storing`
   std::uint64_t loaded = 0;
   std::uint64_t stored = 0;
-  std::uint64_t published = sequence;
+  std::uint32_t pending = 0;
   const auto load_next = [&] {
     if (!loading.more()) return;
     stages.load(loaded, in + loading.begin(), loading.bytes());
     ++loaded;
     loading.step();
   };
-  for (std::uint32_t i = 0; i < bulk_stages - bulk_stores; ++i) load_next();
-  for (; ok && storing.more(); storing.step()) {
+  // The stores of all but the last `keep` tiles are complete: tells the peers of chunks that are.
+  const auto publish_all_but = [&](std::uint32_t keep) {
+    bool chunk_ended = false;
+    for (; pending > keep; --pending) {
+      complete.step();
+      chunk_ended |= complete.first_of_chunk();
+    }
+    if (!chunk_ended) return;
+    stages.order_bulk_accesses();
+    raise_flags(*this, args, stripe, complete.sequence());
+  };
+  for (std::uint32_t i = 0; i < bulk_stages - bulk_reads; ++i) load_next();
+  bool ok = true;
+  for (; storing.more(); storing.step()) {
     stages.await(stored);
     if (storing.first_of_chunk()) {
+      // The peers may lack credit for chunks whose flags trail: nothing is held back while this waits.
+      if (!has_credits(*this, args.group, stripe, storing.sequence())) {
+        stages.await_stores<0>();
+        publish_all_but(0);
+      }
       ok = await_credits(*this, op, args.group, stripe, storing.sequence());
+      if (!ok) break;
       stages.order_bulk_accesses();
     }
-    if (!ok) break;
     push_tile(stages, args, stripe, stored, storing);
     ++stored;
-    stages.await_stores<bulk_stores - 1>();
-    if (stored >= bulk_stores) {
-      complete.step();
-      if (complete.first_of_chunk()) {
-        stages.order_bulk_accesses();
-        raise_flags(*this, args, stripe, published = complete.sequence());
-      }
-    }
+    ++pending;
+    stages.await_reads<bulk_reads - 1>();
+    stages.await_stores<bulk_lag - 1>();
+    publish_all_but(bulk_lag - 1);
     load_next();
   }
   stages.await_stores<0>();
-  stages.order_bulk_accesses();
-  if (ok && published != storing.sequence()) raise_flags(*this, args, stripe, storing.sequence());
+  if (ok) publish_all_but(0);
   // Stages must not be given up while loads into them are under way.
   for (std::uint64_t tile = stored + (ok ? 0 : 1); tile < loaded; ++tile) stages.await(tile);
   return ok;

@@ -6,6 +6,7 @@
 #include "rank_processes.hpp"
 #include "scenarios.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +16,6 @@ using namespace chorale::gpu_test;
 
 namespace {
 
-constexpr int ranks = 2;
 constexpr std::size_t groups_per_scenario = 4;
 
 /// rank process: --rank R --size N --scenario NAME --control FD [--small] FD...
@@ -35,9 +35,12 @@ int run_rank(const std::vector<std::string>& arguments) {
       setting.control = std::atoi(arguments[++i].c_str());
     else if (arguments[i] == "--small")
       setting.small = true;
+    else if (arguments[i] == "--one-gpu")
+      setting.one_gpu = true;
     else
       setting.groups.push_back(std::atoi(arguments[i].c_str()));
   }
+  setting.device = setting.one_gpu ? 0 : setting.rank;
   try {
     for (const scenario& s : all_scenarios())
       if (name == s.name) return s.run(setting);
@@ -51,7 +54,8 @@ int run_rank(const std::vector<std::string>& arguments) {
 /// The hubs and processes of one scenario.
 class scenario_run {
  public:
-  scenario_run(const scenario& what, bool small) : what_{what}, small_{small} {
+  scenario_run(const scenario& what, int ranks, std::vector<std::string> options)
+      : what_{what}, ranks_{ranks}, options_{std::move(options)} {
     for (std::size_t g = 0; g < groups_per_scenario; ++g) hubs_.push_back(std::make_unique<hub>(ranks));
     if (::socketpair(AF_UNIX, SOCK_STREAM, 0, control_) != 0)
       throw chorale::failure{chorale::error::from_os(errno, "socketpair")};
@@ -64,11 +68,11 @@ class scenario_run {
   scenario_run& operator=(const scenario_run&) = delete;
 
   int run() {
-    pid_t processes[ranks];
+    std::vector<pid_t> processes(static_cast<std::size_t>(ranks_));
     // a victim's last group is kept for its second life
     const std::size_t first_life = what_.victim ? groups_per_scenario - 1 : groups_per_scenario;
-    processes[0] = start(0, 0, groups_per_scenario);
-    processes[1] = start(1, 0, first_life);
+    for (int r = 0; r < ranks_; ++r)
+      processes[static_cast<std::size_t>(r)] = start(r, 0, r == 1 ? first_life : groups_per_scenario);
     ::close(control_[0]);
     control_[0] = -1;
     if (what_.victim) {
@@ -89,18 +93,18 @@ class scenario_run {
 
  private:
   void release(std::size_t g) {
-    for (int r = 0; r < ranks; ++r) hubs_[g]->release(r);
+    for (int r = 0; r < ranks_; ++r) hubs_[g]->release(r);
   }
   pid_t start(int rank, std::size_t from, std::size_t to) {
     std::vector<std::string> arguments{
-        "--rank",     std::to_string(rank), "--size",    std::to_string(ranks),
+        "--rank",     std::to_string(rank), "--size",    std::to_string(ranks_),
         "--scenario", what_.name,           "--control", std::to_string(control_[0])};
-    if (small_) arguments.push_back("--small");
+    arguments.insert(arguments.end(), options_.begin(), options_.end());
     std::vector<int> all{control_[0], control_[1]};
     std::vector<int> keep;
     if (rank == 0) keep.push_back(control_[0]);
     for (std::size_t g = 0; g < hubs_.size(); ++g)
-      for (int r = 0; r < ranks; ++r) {
+      for (int r = 0; r < ranks_; ++r) {
         all.push_back(hubs_[g]->end(r));
         if (r != rank || g < from || g >= to) continue;
         keep.push_back(hubs_[g]->end(r));
@@ -109,7 +113,8 @@ class scenario_run {
     return start_rank(arguments, all, keep);
   }
   const scenario& what_;
-  bool small_;
+  int ranks_;
+  std::vector<std::string> options_;
   std::vector<std::unique_ptr<hub>> hubs_;
   int control_[2] = {-1, -1};
 };
@@ -123,18 +128,23 @@ int main(int argc, char** argv) {
   auto loaded = chorale::cuda::cuda_driver::load();
   int devices = 0;
   if (loaded) (*loaded)->device_get_count(&devices);
-  if (devices < ranks) {
-    std::printf("skipped: these tests need %d GPUs, this machine shows %d%s\n", ranks, devices,
+  int ranks = 2;
+  std::vector<std::string> wanted, options;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i] == "--one-gpu" && i + 1 < arguments.size()) {
+      ranks = std::atoi(arguments[++i].c_str());
+      options.emplace_back("--one-gpu");
+    } else if (arguments[i] == "--small") {
+      options.push_back(arguments[i]);
+    } else {
+      wanted.push_back(arguments[i]);
+    }
+  const int needed = std::find(options.begin(), options.end(), "--one-gpu") == options.end() ? ranks : 1;
+  if (devices < needed) {
+    std::printf("skipped: these tests need %d GPUs, this machine shows %d%s\n", needed, devices,
                 loaded ? "" : (" (" + loaded.error().detail() + ")").c_str());
     return 77;
   }
-  bool small = false;
-  std::vector<std::string> wanted;
-  for (const std::string& a : arguments)
-    if (a == "--small")
-      small = true;
-    else
-      wanted.push_back(a);
   int failed = 0;
   for (const scenario& s : all_scenarios()) {
     bool chosen = wanted.empty();
@@ -142,7 +152,7 @@ int main(int argc, char** argv) {
     if (!chosen) continue;
     std::printf("%s\n", s.name);
     std::fflush(stdout);
-    const int code = scenario_run{s, small}.run();
+    const int code = scenario_run{s, ranks, options}.run();
     std::printf("%s: %s\n", s.name, code == 0 ? "ok" : ("FAILED, exit code " + std::to_string(code)).c_str());
     std::fflush(stdout);
     failed += code == 0 ? 0 : 1;

@@ -55,7 +55,9 @@ std::unique_ptr<device_group> make_group(const rank_setting& s, std::size_t whic
   device_group_config config;
   config.rank = size == 1 ? 0 : s.rank;
   config.size = size;
-  config.device = s.rank;
+  config.device = s.device;
+  config.ranks_share_gpu = s.one_gpu;
+  if (s.one_gpu) config.proof_timeout = std::chrono::seconds{60};
   config.generation = static_cast<std::uint32_t>(which + 1);
   config.first_counter = first_counter;
   return device_group::create(config, exchange).value();
@@ -133,7 +135,7 @@ class sum_checker {
 
 int sums(const rank_setting& s) {
   verdicts v{s};
-  const device here{s.rank};
+  const device here{s.device};
   hub_exchange exchange{s.groups[0], s.rank};
   auto group = make_group(s, 0, exchange, s.size);
   const auto& limits = group->limits();
@@ -161,7 +163,7 @@ int sums(const rank_setting& s) {
 
 int roll_over(const rank_setting& s) {
   verdicts v{s};
-  const device here{s.rank};
+  const device here{s.device};
   hub_exchange exchange{s.groups[0], s.rank};
   auto group = make_group(s, 0, exchange, s.size, (std::uint64_t{1} << 32) - 3 - 3);  // the proofs take three
   sum_checker checker{v, *group, 6'000'000};
@@ -174,7 +176,7 @@ int roll_over(const rank_setting& s) {
 
 int mismatch(const rank_setting& s) {
   verdicts v{s};
-  const device here{s.rank};
+  const device here{s.device};
   const std::pair<std::size_t, std::size_t> pairs[] = {
       {64, 65}, {10, 1'000'000}, {100'000, 6'000'000}, {0, 5}};
   for (std::size_t k = 0; k < std::size(pairs); ++k) {
@@ -210,7 +212,7 @@ int mismatch(const rank_setting& s) {
 
 int replays(const rank_setting& s) {
   verdicts v{s};
-  const device here{s.rank};
+  const device here{s.device};
   hub_exchange exchange{s.groups[0], s.rank};
   auto group = make_group(s, 0, exchange, s.size, (std::uint64_t{1} << 32) - 20'000);
   const std::size_t counts[] = {2, 4096, 50'000, 4'500'000};
@@ -256,7 +258,7 @@ int replays(const rank_setting& s) {
 /// Rank 1 never calls: rank 0's kernel is aborted; then stale replays, before and after the group is gone.
 int abort_and_stale_replays(const rank_setting& s) {
   verdicts v{s};
-  const device here{s.rank};
+  const device here{s.device};
   hub_exchange exchange{s.groups[0], s.rank};
   auto group = make_group(s, 0, exchange, s.size);
   if (s.rank != 0) {
@@ -304,7 +306,7 @@ int abort_and_stale_replays(const rank_setting& s) {
 /// Rank 1 is killed in the middle of large operations; the parent's word lets rank 0 abort.
 int peer_killed(const rank_setting& s) {
   verdicts v{s};
-  const device here{s.rank};
+  const device here{s.device};
   const std::size_t count = 32u << 20;
   const bool second_life = s.groups.size() == 1;  // the parent gives a respawned rank only the last group
   if (!second_life) {

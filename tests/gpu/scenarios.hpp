@@ -9,6 +9,8 @@ namespace chorale::gpu_test {
 struct rank_setting {
   int rank = 0;
   int size = 1;
+  int device = 0;
+  bool one_gpu = false;     ///< all ranks on one GPU: right or wrong shows there too, speed does not
   std::vector<int> groups;  ///< this rank's ends of the hubs, one per device group that the scenario makes
   int control = -1;    ///< a socket to the parent, for the rank that tells it when and waits for its word
   bool small = false;  ///< few and small sizes: under compute-sanitizer

@@ -14,7 +14,7 @@ namespace {
 group_limits small_limits(std::uint32_t size) {
   group_limits limits;
   limits.size = size;
-  limits.ctas = 4;
+  limits.ctas = 2;
   limits.ll_bytes = 4096;
   limits.ring_slots = 2;
   limits.ring_chunk = 256;
@@ -74,7 +74,7 @@ void check_sum(host_group& group, algorithm way, std::uint64_t count, placement 
     float* target = where == placement::in_place ? in[r].data() : out[r].data() + offset;
     args.push_back(group.arguments(r, in[r].data() + offset, target, count, plan, 1));
   }
-  run_all(group, n == 2 ? 4 : 2, args, std::vector(n, plan));
+  run_all(group, way == algorithm::ring ? 4 : 2, args, std::vector(n, plan));
   for (std::uint32_t r = 0; r < n; ++r) {
     BOOST_TEST(same_bits(args[r].out, sum.data(), count), "rank " << r << " of " << n << ", count " << count);
     BOOST_TEST(group.block(r).stop == 0u);
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(different_counts_end_as_mismatch_on_both_and_use_no_data) {
           small_plan(counts[r] > 50 ? algorithm::ring : algorithm::packets, counts[r], group.limits()));
       args.push_back(group.arguments(r, in[r].data(), out[r].data(), counts[r], plans[r], 3));
     }
-    run_all(group, 2, args, plans);
+    run_all(group, 4, args, plans);
     for (std::uint32_t r = 0; r < 2; ++r) {
       const verdict v = unpack(group.mailbox(r).status);
       BOOST_TEST(v.cause == cause_mismatch);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(an_abort_ends_a_waiting_kernel_with_nan_and_a_sticky_status
     std::vector<float> out(count, 1.0f);
     const all_reduce_plan plan = small_plan(way, count, group.limits());
     const all_reduce_args args = group.arguments(0, in[0].data(), out.data(), count, plan, 9);
-    std::jthread kernel{[&] { launch_all_reduce(plan, 2, args); }};
+    std::jthread kernel{[&] { launch_all_reduce(plan, 4, args); }};
     std::this_thread::sleep_for(20ms);  // not synchronisation: the kernel cannot end before the abort anyway
     std::atomic_ref{group.mailbox(0).abort}.store(pack({6, 16, 2}));  // another generation's: ignored
     std::this_thread::sleep_for(5ms);
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(an_abort_ends_a_waiting_kernel_with_nan_and_a_sticky_status
     std::fill(out.begin(), out.end(), 1.0f);
     all_reduce_args stale = args;
     stale.launch = 0;
-    launch_all_reduce(plan, 2, stale);
+    launch_all_reduce(plan, 4, stale);
     for (float x : out) BOOST_REQUIRE(std::isnan(x));
     BOOST_TEST((unpack(group.mailbox(0).status) == v));
     BOOST_TEST(group.block(0).records[0].counter == 2u);

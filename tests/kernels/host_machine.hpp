@@ -20,15 +20,17 @@ namespace chorale::kernels {
 
 /// What the threads of one CTA share.
 struct host_cta {
-  /// The whole CTA, then the ring's pushers and reducers.
+  /// The whole CTA; the ring's pushers and reducers of either half; the reducers of both.
   explicit host_cta(std::uint32_t threads)
-      : meetings{{threads}, {threads > 1 ? threads / 2 : 1}, {threads - threads / 2}} {}
+      : meetings{{threads},       {part(threads)}, {part(threads)},
+                 {part(threads)}, {part(threads)}, {2 * part(threads)}} {}
+  static std::uint32_t part(std::uint32_t threads) { return threads < 4 ? 1 : threads / 4; }
   struct meeting {
     meeting(std::uint32_t threads) : barrier{static_cast<std::ptrdiff_t>(threads)} {}
     std::barrier<> barrier;
     std::atomic<std::uint32_t> any[2] = {0, 0};
   };
-  meeting meetings[3];
+  meeting meetings[6];
   cta_shared shared{};
 };
 
@@ -88,7 +90,8 @@ class host_machine {
             std::uint32_t threads) const {
     for (std::uint32_t i = thread; i < n; i += threads) to[i] = from[i];
   }
-  bool push_stripe_in_bulk(operation<host_machine>&, const all_reduce_args&, std::uint32_t, std::uint64_t) {
+  bool push_stripe_in_bulk(operation<host_machine>&, const all_reduce_args&, const cta_role&, std::uint32_t,
+                           std::uint64_t) {
     return false;  // has_bulk_copies says so
   }
 
@@ -110,7 +113,7 @@ class host_machine {
   }
   host_cta& cta_;
   std::uint32_t thread_, threads_, index_, ctas_;
-  std::uint32_t turn_[3] = {0, 0, 0};
+  std::uint32_t turn_[6] = {};
 };
 
 /// Starts every CTA of a kernel and waits until all have ended.
