@@ -48,6 +48,19 @@ std::vector<rank_t> left_behind(const std::vector<sharer>& sharers, const world&
   return ranks;
 }
 
+error check_counts(std::size_t in, std::size_t out) {
+  if (in == out) return {};
+  return error{errc::invalid_argument, "all_reduce: the input has " + std::to_string(in) +
+                                           " elements and the output " + std::to_string(out) +
+                                           "; give both the same length"};
+}
+
+ticket refuse(error why) {
+  detail::call_place place;
+  place.refused = std::move(why);
+  return ticket{std::move(place)};
+}
+
 }  // namespace
 
 // Lanes.
@@ -85,22 +98,15 @@ ticket lane::all_reduce(std::span<float> inout, reduction op, deadline limit) {
 }
 
 ticket lane::all_reduce(std::span<const float> in, std::span<float> out, reduction op, deadline limit) {
-  if (in.size() != out.size()) {
-    detail::call_place place;
-    place.refused =
-        error{errc::invalid_argument, "all_reduce: the input has " + std::to_string(in.size()) +
-                                          " elements and the output " + std::to_string(out.size()) +
-                                          "; give both the same length"};
-    return ticket{std::move(place)};
-  }
-  call what;
-  what.kind = collective_kind::all_reduce;
-  what.type = dtype::f32;
-  what.op = op;
-  what.in = reinterpret_cast<const std::byte*>(in.data());
-  what.out = reinterpret_cast<std::byte*>(out.data());
-  what.count = in.size();
-  return place(what, limit);
+  if (auto unequal = check_counts(in.size(), out.size())) return refuse(std::move(unequal));
+  return place(chorale::all_reduce(in, out, op).what, limit);
+}
+
+ticket lane::place(const described_call& described) {
+  if (described.what.kind == collective_kind::all_reduce)
+    if (auto unequal = check_counts(described.what.count, described.out_count))
+      return refuse(std::move(unequal));
+  return place(described.what, {});
 }
 
 ticket lane::message(std::byte* data, std::size_t count, dtype type, rank_t peer, direction way,
@@ -167,6 +173,7 @@ task<communicator> communicator::join(communicator_options options) {
   co_return communicator{std::move(built.made)};
 }
 
+engine& communicator::loop() const noexcept { return current_->inside->loop(); }
 rank_t communicator::rank() const noexcept { return current_->members.rank; }
 rank_t communicator::size() const noexcept { return current_->members.size; }
 rank_t communicator::launched_as() const noexcept { return current_->members.origin; }

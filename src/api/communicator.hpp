@@ -13,11 +13,13 @@
 // types: float for reductions in this version, any arithmetic type of dtype.hpp for messages.
 #pragma once
 
+#include <chorale/api/batch.hpp>
 #include <chorale/api/gpu.hpp>
 #include <chorale/api/ticket.hpp>
+#include <chorale/api/token_traits.hpp>
 #include <chorale/async/clock.hpp>
 #include <chorale/async/task.hpp>
-#include <chorale/kernels/dtype.hpp>
+#include <chorale/kernels/element.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,31 +32,6 @@ namespace chorale {
 
 inline constexpr reduction sum = reduction::sum;
 inline constexpr reduction avg = reduction::avg;
-
-template <class T>
-inline constexpr dtype dtype_of = dtype::none;
-template <>
-inline constexpr dtype dtype_of<std::int8_t> = dtype::i8;
-template <>
-inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
-template <>
-inline constexpr dtype dtype_of<std::byte> = dtype::u8;
-template <>
-inline constexpr dtype dtype_of<std::int32_t> = dtype::i32;
-template <>
-inline constexpr dtype dtype_of<std::uint32_t> = dtype::u32;
-template <>
-inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
-template <>
-inline constexpr dtype dtype_of<std::uint64_t> = dtype::u64;
-template <>
-inline constexpr dtype dtype_of<float> = dtype::f32;
-template <>
-inline constexpr dtype dtype_of<double> = dtype::f64;
-
-/// A type whose values can be sent.
-template <class T>
-concept element = dtype_of<std::remove_cv_t<T>> != dtype::none;
 
 class communicator;
 
@@ -98,6 +75,16 @@ class lane {
   /// Ends when every rank has called it.
   ticket barrier(deadline limit = {});
 
+  /// Several calls, numbered left to right now, started together when the task is awaited. The first failure
+  /// is thrown when all have ended. A batch that is never awaited drops its tickets: see ticket.hpp.
+  template <std::same_as<described_call>... Calls>
+  [[nodiscard]] task<void> batch(const Calls&... calls) {
+    std::vector<ticket> placed;
+    placed.reserve(sizeof...(calls));
+    (placed.push_back(place(calls)), ...);
+    return detail::run_batch(std::move(placed));
+  }
+
  private:
   friend class communicator;
   enum class direction : std::uint8_t { in, out };
@@ -105,6 +92,7 @@ class lane {
   explicit lane(error refused) noexcept : refused_{std::move(refused)} {}
   ticket message(std::byte* data, std::size_t count, dtype type, rank_t peer, direction way, deadline limit);
   ticket place(call what, deadline limit);
+  ticket place(const described_call& described);
   core* inside_ = nullptr;
   lane_state* state_ = nullptr;
   error refused_;
@@ -160,6 +148,36 @@ class communicator {
   }
   ticket barrier(deadline limit = {}) { return lane_.barrier(limit); }
 
+  /// The same calls for completion tokens of other frameworks, from any thread (asio.hpp says how). A
+  /// communicator that is called so stays where it is.
+  template <foreign_token Token>
+  auto all_reduce(std::span<float> inout, reduction op, Token&& token) {
+    return call_with([this, inout, op] { return all_reduce(inout, op); }, std::forward<Token>(token));
+  }
+  template <foreign_token Token>
+  auto all_reduce(std::span<float> inout, reduction op, deadline limit, Token&& token) {
+    limit = deadline{limit.from(steady_now())};  // counts from this call, not from when the engine takes it
+    return call_with([this, inout, op, limit] { return all_reduce(inout, op, limit); },
+                     std::forward<Token>(token));
+  }
+  template <element T, foreign_token Token>
+  auto send(std::span<T> from, rank_t to, Token&& token) {
+    return call_with([this, from, to] { return send(from, to); }, std::forward<Token>(token));
+  }
+  template <element T, foreign_token Token>
+  auto recv(std::span<T> into, rank_t from, Token&& token) {
+    return call_with([this, into, from] { return recv(into, from); }, std::forward<Token>(token));
+  }
+  template <foreign_token Token>
+  auto barrier(Token&& token) {
+    return call_with([this] { return barrier(); }, std::forward<Token>(token));
+  }
+
+  template <std::same_as<described_call>... Calls>
+  [[nodiscard]] task<void> batch(const Calls&... calls) {
+    return lane_.batch(calls...);
+  }
+
   /// An order of calls of its own, by key (0 is the communicator's own). Calls on a handle that could not be
   /// had end with its error.
   [[nodiscard]] lane lane_for(std::uint64_t key);
@@ -183,6 +201,12 @@ class communicator {
 
  private:
   explicit communicator(std::unique_ptr<epoch> current);
+  template <class Maker, class Token>
+  auto call_with(Maker maker, Token&& token) {
+    return token_traits<std::remove_cvref_t<Token>>::call(loop(), std::move(maker),
+                                                          std::forward<Token>(token));
+  }
+  [[nodiscard]] engine& loop() const noexcept;
   std::unique_ptr<epoch> current_;
   std::unique_ptr<quarantine> former_;
   lane lane_;

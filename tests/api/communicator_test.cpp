@@ -1,0 +1,124 @@
+// The communicator as users see it, alone and between two ranks of threads: calls, batches, refusals.
+#include <chorale/chorale.hpp>
+
+#include <boost/test/unit_test.hpp>
+
+#include <array>
+#include <vector>
+
+namespace ch = chorale;
+
+namespace {
+
+/// A job of one: no launcher's variables are set while the tests run.
+template <class Body>
+void alone(Body body) {
+  ch::engine loop;
+  loop.run(body());
+}
+
+ch::task<ch::error> outcome_of(ch::ticket t) {
+  auto r = co_await ch::as_result(std::move(t));
+  co_return r ? ch::error{} : r.error();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(communicator_alone)
+
+BOOST_AUTO_TEST_CASE(calls_of_one_rank_are_copies) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    std::vector<float> in{1, 2, 3}, out(3);
+    co_await comm.all_reduce(std::span<const float>{in}, std::span{out});
+    co_await comm.barrier();
+    if (out != in) throw std::runtime_error{"a wrong sum"};
+    BOOST_TEST(comm.rank() == 0);
+    BOOST_TEST(comm.size() == 1);
+    BOOST_TEST(comm.transport_to(0) == "self");
+    BOOST_TEST(!comm.cause());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_is_numbered_left_to_right_and_ends_whole) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    std::vector<float> a(10, 1), b(20, 2), c(5, 3), d(6);
+    co_await comm.batch(ch::all_reduce(a), ch::all_reduce(b), ch::barrier());
+    ch::task<void> wrong =
+        comm.batch(ch::all_reduce(a), ch::all_reduce(std::span<const float>{c}, std::span{d}));
+    ch::task<ch::result<void>> guarded = ch::as_result(std::move(wrong));
+    auto r = co_await std::move(guarded);
+    BOOST_TEST((!r && r.error() == ch::errc::invalid_argument));
+    co_await comm.all_reduce(std::span{a});  // the lane lives on
+  });
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_and_says_why) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    std::vector<float> data(100);
+    const std::span<float> all{data};
+    ch::error e =
+        co_await outcome_of(comm.all_reduce(std::span<const float>{all.first(50)}, all.subspan(10, 50)));
+    BOOST_TEST((e == ch::errc::invalid_argument));
+    BOOST_TEST(e.message().find("overlap") != std::string::npos);
+    e = co_await outcome_of(comm.all_reduce(std::span<const float>{all.first(50)}, all.subspan(50, 20)));
+    BOOST_TEST((e == ch::errc::invalid_argument));
+    e = co_await outcome_of(comm.all_reduce(std::span{static_cast<float*>(nullptr), 5}));
+    BOOST_TEST((e == ch::errc::invalid_argument));
+    e = co_await outcome_of(comm.send(all, 0));
+    BOOST_TEST((e == ch::errc::invalid_argument));
+    e = co_await outcome_of(comm.recv(all, 7));
+    BOOST_TEST((e == ch::errc::invalid_argument));
+    e = co_await outcome_of(comm.all_reduce(all, ch::avg));
+    BOOST_TEST((e == ch::errc::unsupported));
+    e = co_await outcome_of(comm.all_reduce(all));
+    BOOST_TEST(!e, e.message());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_dropped_lane_ends_its_key) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    float x = 1;
+    const std::span<float> one{&x, 1};
+    co_await comm.lane_for(42).all_reduce(one);
+    ch::lane again = comm.lane_for(42);
+    const ch::error e = co_await outcome_of(again.all_reduce(one));
+    BOOST_TEST((e == ch::errc::invalid_state), e.message());
+    ch::lane kept = comm.lane_for(43);
+    co_await kept.all_reduce(one);
+    co_await kept.all_reduce(one);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(started_operations_end_in_any_order_and_may_be_dropped) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    std::vector<float> a(1000, 1), b(1000, 2);
+    auto first = comm.all_reduce(std::span{a}).start();
+    auto second = comm.all_reduce(std::span{b}).start();
+    co_await std::move(second);
+    co_await std::move(first);
+    {
+      auto dropped = comm.all_reduce(std::span{a}).start();
+    }
+    co_await comm.barrier();
+  });
+}
+
+BOOST_AUTO_TEST_CASE(device_memory_before_use_gpu_is_refused) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    float x = 0;
+    try {
+      co_await comm.all_reduce(ch::device_span{&x, 1}, ch::sum, ch::on{});
+      BOOST_ERROR("it was not refused");
+    } catch (const ch::failure& f) {
+      BOOST_TEST((f.why() == ch::errc::invalid_state));
+    }
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
