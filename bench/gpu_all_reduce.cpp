@@ -7,8 +7,8 @@
 // the other, and prints the median of the slower rank's time. Contenders: chorale; NCCL by default; NCCL with
 // 32 CTAs asked for. Plain buffers throughout: nothing is registered with NCCL, nothing is a window here.
 // --tune prints grids and thresholds of ours instead.
-#include "device.hpp"
-#include "rank_processes.hpp"
+#include "../tests/gpu/device.hpp"
+#include "../tests/gpu/rank_processes.hpp"
 #include <chorale/kernels/device_group.hpp>
 
 #if __has_include(<nccl.h>)
