@@ -1,0 +1,454 @@
+// Asio's tokens on chorale's operations: whatever becomes of handlers, executors and contexts, an operation
+// ends before its buffers may go, and nothing is used after.
+#include "../collective/rig.hpp"
+#include <chorale/asio.hpp>
+#include <chorale/async/engine_thread.hpp>
+#include <chorale/async/sleep.hpp>
+
+#include <asio/bind_cancellation_slot.hpp>
+#include <asio/bind_executor.hpp>
+#include <asio/cancellation_signal.hpp>
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
+#include <asio/experimental/deferred.hpp>
+#include <asio/io_context.hpp>
+#include <asio/strand.hpp>
+#include <asio/thread_pool.hpp>
+#include <asio/use_awaitable.hpp>
+#include <asio/use_future.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace chorale {
+namespace {
+
+using asio::experimental::deferred;
+using namespace std::chrono_literals;
+
+/// Ranks on an engine with a thread of its own; their calls are made on the test's threads.
+class choir {
+ public:
+  explicit choir(rank_t n = 2, testing::medium over = testing::medium::shm) {
+    thread_.run(assemble(*this, n, over));
+  }
+  ~choir() { thread_.run(dissolve(*this)); }
+
+  template <class Token>
+  auto all_reduce(rank_t rank, std::span<float> inout, Token&& token, deadline limit = {}) {
+    const call what = testing::all_reduce_of(inout, inout);
+    return async_call(
+        thread_.loop(), [&on = (*ranks_)[rank], what, limit] { return testing::place(on, what, 0, limit); },
+        std::forward<Token>(token));
+  }
+  /// By the engine's own coroutine, as programs without Asio do it.
+  result<void> all_reduce_directly(rank_t rank, std::span<float> inout) {
+    return thread_.run(direct(*this, rank, inout));
+  }
+  [[nodiscard]] engine_thread& thread() noexcept { return thread_; }
+
+ private:
+  static task<void> assemble(choir& self, rank_t n, testing::medium over) {
+    const environment& here = co_await this_environment{};
+    self.ranks_ = std::make_unique<testing::ranks>(*here.loop, n, over);
+  }
+  static task<void> dissolve(choir& self) {
+    const environment& here = co_await this_environment{};
+    static_cast<void>(here);
+    self.ranks_.reset();
+  }
+  static task<result<void>> direct(choir& self, rank_t rank, std::span<float> inout) {
+    as_result_of<ticket> awaited =
+        as_result(testing::place((*self.ranks_)[rank], testing::all_reduce_of(inout, inout)));
+    co_return co_await std::move(awaited);
+  }
+  engine_thread thread_;
+  std::unique_ptr<testing::ranks> ranks_;
+};
+
+/// Counts handlers that live and calls to them.
+struct watched {
+  std::shared_ptr<int> alive = std::make_shared<int>(0);
+  int called = 0;
+  std::error_code outcome;
+  [[nodiscard]] auto handler() {
+    return [this, held = alive](std::error_code code) {
+      ++called;
+      outcome = code;
+    };
+  }
+  [[nodiscard]] long handlers() const { return alive.use_count() - 1; }
+};
+
+BOOST_AUTO_TEST_SUITE(asio_adapter)
+
+BOOST_AUTO_TEST_CASE(callbacks_run_once_on_their_executor) {
+  choir pair;
+  asio::io_context io;
+  std::vector<float> a(1000, 1.0f);
+  std::vector<float> b(1000, 2.0f);
+  int called = 0;
+  bool in_initiation = true;
+  const auto home = std::this_thread::get_id();
+  const auto handler = [&](std::error_code code) {
+    ++called;
+    BOOST_TEST(!code);
+    BOOST_TEST(!in_initiation);
+    BOOST_TEST((std::this_thread::get_id() == home));
+  };
+  pair.all_reduce(0, a, asio::bind_executor(io, handler));
+  pair.all_reduce(1, b, asio::bind_executor(io, handler));
+  in_initiation = false;
+  io.run();  // work is kept: returns when both have been called
+  BOOST_TEST(called == 2);
+  BOOST_TEST(a == std::vector<float>(1000, 3.0f));
+  BOOST_TEST(b == a);
+}
+
+BOOST_AUTO_TEST_CASE(handlers_without_an_executor) {
+  choir pair;
+  std::vector<float> a(10, 1.0f);
+  std::vector<float> b(10, 2.0f);
+  std::promise<std::error_code> ended;
+  pair.all_reduce(0, a, [&](std::error_code code) { ended.set_value(code); });
+  BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
+  BOOST_TEST(!ended.get_future().get());
+  BOOST_TEST(a == b);
+}
+
+BOOST_AUTO_TEST_CASE(futures) {
+  choir pair;
+  std::vector<float> a(10, 1.0f);
+  std::vector<float> b(10, 2.0f);
+  std::future<void> first = pair.all_reduce(0, a, asio::use_future);
+  std::future<void> second = pair.all_reduce(1, b, asio::use_future);
+  first.get();
+  second.get();
+  BOOST_TEST(a == std::vector<float>(10, 3.0f));
+}
+
+asio::awaitable<void> sing(choir& among, rank_t rank, int rounds, int& sung) {
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<float> part(1 + static_cast<std::size_t>(round) * 50, static_cast<float>(rank + round));
+    co_await among.all_reduce(rank, part, asio::use_awaitable);
+    const auto expected = static_cast<float>(3 + 3 * round);
+    if (part.front() == expected && part.back() == expected) ++sung;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(coroutines) {
+  choir trio{3, testing::medium::mixed};
+  asio::io_context io;
+  int sung = 0;
+  for (rank_t r = 0; r < 3; ++r) asio::co_spawn(io, sing(trio, r, 100, sung), asio::detached);
+  io.run();
+  BOOST_TEST(sung == 300);
+}
+
+BOOST_AUTO_TEST_CASE(the_call_takes_the_place_not_the_start) {
+  choir pair;
+  asio::io_context io;
+  std::vector<float> a(10, 1.0f);
+  std::vector<float> b(20, 1.0f);
+  watched first;
+  watched second;
+  auto early = pair.all_reduce(0, a, deferred);
+  auto late = pair.all_reduce(0, b, deferred);
+  std::move(late)(asio::bind_executor(io, second.handler()));
+  std::move(early)(asio::bind_executor(io, first.handler()));
+  std::vector<float> c(10, 1.0f);
+  std::vector<float> d(20, 1.0f);
+  BOOST_TEST(pair.all_reduce_directly(1, c).has_value());  // a mismatch, were it the other way round
+  BOOST_TEST(pair.all_reduce_directly(1, d).has_value());
+  io.run();
+  BOOST_TEST(first.called == 1);
+  BOOST_TEST(second.called == 1);
+  BOOST_TEST(!first.outcome);
+  BOOST_TEST(!second.outcome);
+}
+
+BOOST_AUTO_TEST_CASE(calls_of_one_strand_keep_their_order) {
+  choir pair;
+  asio::thread_pool pool{2};
+  auto strand = asio::make_strand(pool);
+  std::vector<std::vector<float>> parts;
+  for (std::size_t i = 0; i < 200; ++i) parts.emplace_back(1 + i % 7, 1.0f);
+  std::atomic<int> right{0};
+  asio::post(strand, [&] {
+    for (auto& part : parts)
+      pair.all_reduce(0, part,
+                      asio::bind_executor(strand, [&](std::error_code code) { right += code ? 0 : 1; }));
+  });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::vector<float> theirs(1 + i % 7, 1.0f);
+    BOOST_TEST(pair.all_reduce_directly(1, theirs).has_value());
+  }
+  pool.join();
+  BOOST_TEST(right == 200);
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_between_call_and_start_frees_the_peers) {
+  choir pair;
+  std::vector<float> b(10, 1.0f);
+  try {
+    std::vector<float> a(10, 1.0f);
+    [[maybe_unused]] auto operation = pair.all_reduce(0, a, deferred);
+    throw std::runtime_error{"between"};
+  } catch (const std::runtime_error&) {
+  }
+  const auto outcome = pair.all_reduce_directly(1, b);
+  BOOST_REQUIRE(!outcome.has_value());
+  BOOST_TEST(outcome.error().message().find("dropped") != std::string::npos, outcome.error().message());
+}
+
+BOOST_AUTO_TEST_CASE(a_dropped_started_operation_goes_on) {
+  choir pair;
+  std::vector<float> a(10, 1.0f);
+  std::vector<float> b(10, 2.0f);
+  static_cast<void>(pair.all_reduce(0, a, asio::use_future));
+  BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
+  BOOST_TEST(b == std::vector<float>(10, 3.0f));
+}
+
+BOOST_AUTO_TEST_CASE(cancellation_from_another_strand) {
+  for (int round = 0; round < 50; ++round) {
+    choir pair;
+    asio::thread_pool pool{2};
+    auto strand = asio::make_strand(pool);
+    auto other = asio::make_strand(pool);
+    asio::cancellation_signal signal;
+    watched op;
+    auto buffer = std::make_unique<std::vector<float>>(100'000, 1.0f);
+    asio::post(strand, [&] {
+      pair.all_reduce(0, *buffer,
+                      asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(strand, op.handler())));
+    });
+    asio::post(other, [&] { asio::post(strand, [&] { signal.emit(asio::cancellation_type::terminal); }); });
+    pool.join();
+    BOOST_REQUIRE_EQUAL(op.called, 1);
+    BOOST_TEST((op.outcome == asio::error::operation_aborted));
+    buffer.reset();
+    std::vector<float> b(100'000, 2.0f);
+    BOOST_TEST(!pair.all_reduce_directly(1, b).has_value());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(other_kinds_of_cancellation_are_not_ours) {
+  choir pair;
+  asio::io_context io;
+  asio::cancellation_signal signal;
+  watched op;
+  std::vector<float> a(10, 1.0f);
+  pair.all_reduce(0, a, asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(io, op.handler())));
+  signal.emit(asio::cancellation_type::partial);
+  signal.emit(asio::cancellation_type::total);
+  std::vector<float> b(10, 2.0f);
+  BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
+  io.run();
+  BOOST_TEST(op.called == 1);
+  BOOST_TEST(!op.outcome);
+  BOOST_TEST(!signal.slot().has_handler());
+}
+
+BOOST_AUTO_TEST_CASE(cancelling_and_ending_at_once) {
+  for (int round = 0; round < 200; ++round) {
+    choir pair;
+    asio::io_context io;
+    asio::cancellation_signal signal;
+    watched op;
+    std::vector<float> a(10, 1.0f);
+    std::vector<float> b(10, 2.0f);
+    pair.all_reduce(0, a, asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(io, op.handler())));
+    std::future<void> peer = pair.all_reduce(1, b, asio::use_future);
+    signal.emit(asio::cancellation_type::terminal);
+    io.run();
+    BOOST_REQUIRE_EQUAL(op.called, 1);
+    BOOST_TEST((!op.outcome || op.outcome == asio::error::operation_aborted));
+    try {
+      peer.get();
+    } catch (const std::system_error&) {
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_destroyed_context_takes_nothing_with_it_that_is_in_use) {
+  for (const std::size_t count : {10u, 500'000u})
+    for (int round = 0; round < 50; ++round) {
+      choir pair;
+      watched op;
+      std::vector<float> b(count, 2.0f);
+      std::future<void> peer;
+      {
+        auto buffer = std::make_unique<std::vector<float>>(count, 1.0f);
+        auto io = std::make_unique<asio::io_context>();
+        pair.all_reduce(0, *buffer, asio::bind_executor(*io, op.handler()));
+        if (round % 2 == 0) peer = pair.all_reduce(1, b, asio::use_future);  // in the middle of it
+        io.reset();
+        buffer.reset();  // the address sanitizer sees whoever comes late
+      }
+      BOOST_TEST(op.called == 0);
+      BOOST_TEST(op.handlers() == 0);
+      if (!peer.valid()) peer = pair.all_reduce(1, b, asio::use_future);
+      try {
+        peer.get();
+      } catch (const std::system_error&) {
+      }
+    }
+}
+
+asio::awaitable<void> alone(choir& among, int& returned) {
+  std::vector<float> part(1000, 1.0f);
+  co_await among.all_reduce(0, part, asio::use_awaitable);
+  ++returned;
+}
+
+BOOST_AUTO_TEST_CASE(a_coroutine_that_waits_is_destroyed_with_its_context) {
+  choir pair;
+  int returned = 0;
+  {
+    asio::io_context io;
+    asio::co_spawn(io, alone(pair, returned), asio::detached);
+    io.poll();
+  }
+  BOOST_TEST(returned == 0);
+  std::vector<float> b(1000, 2.0f);
+  BOOST_TEST(!pair.all_reduce_directly(1, b).has_value());
+}
+
+task<void> destroy_here(std::unique_ptr<asio::io_context> io, std::unique_ptr<std::vector<float>> buffer) {
+  const environment& here = co_await this_environment{};
+  static_cast<void>(here);
+  io.reset();
+  buffer.reset();
+}
+
+BOOST_AUTO_TEST_CASE(a_context_destroyed_on_the_engine_itself) {
+  choir pair;
+  watched op;
+  auto io = std::make_unique<asio::io_context>();
+  auto buffer = std::make_unique<std::vector<float>>(1000, 1.0f);
+  pair.all_reduce(0, *buffer, asio::bind_executor(*io, op.handler()));
+  pair.thread().run(destroy_here(std::move(io), std::move(buffer)));
+  BOOST_TEST(op.called == 0);
+  BOOST_TEST(op.handlers() == 0);
+  std::vector<float> b(1000, 2.0f);
+  BOOST_TEST(!pair.all_reduce_directly(1, b).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_stopped_executor_keeps_the_handler_until_it_goes) {
+  choir pair;
+  watched op;
+  {
+    asio::io_context io;
+    io.stop();
+    std::vector<float> a(10, 1.0f);
+    std::vector<float> b(10, 2.0f);
+    pair.all_reduce(0, a, asio::bind_executor(io, op.handler()));
+    BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
+    io.run();
+    BOOST_TEST(op.called == 0);
+    BOOST_TEST(op.handlers() == 1);
+    BOOST_TEST(b == std::vector<float>(10, 3.0f));
+  }
+  BOOST_TEST(op.called == 0);
+  BOOST_TEST(op.handlers() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(after_a_deadline_nothing_is_read_or_written) {
+  for (const std::size_t count : {10u, 500'000u}) {
+    choir pair;
+    asio::io_context io;
+    watched op;
+    auto buffer = std::make_unique<std::vector<float>>(count, 1.0f);
+    pair.all_reduce(0, *buffer, asio::bind_executor(io, op.handler()), deadline{2ms});
+    io.run();
+    BOOST_TEST(op.called == 1);
+    BOOST_TEST((op.outcome == errc::timed_out));
+    buffer.reset();
+    std::vector<float> b(count, 2.0f);
+    BOOST_TEST(!pair.all_reduce_directly(1, b).has_value());
+    BOOST_TEST(b.front() == 2.0f);
+  }
+}
+
+// The communicator's own methods, in a job of one.
+
+task<std::unique_ptr<communicator>> join_alone() {
+  task<communicator> joining = communicator::join();
+  communicator joined = co_await std::move(joining);
+  co_return std::make_unique<communicator>(std::move(joined));
+}
+task<void> leave(std::unique_ptr<communicator>& comm) {
+  const environment& here = co_await this_environment{};
+  static_cast<void>(here);
+  comm.reset();
+}
+
+asio::awaitable<void> serve(communicator& comm, int& done) {
+  std::vector<float> grad(100, 2.0f);
+  co_await comm.all_reduce(grad, sum, asio::use_awaitable);
+  co_await comm.all_reduce(grad, sum, deadline{10s}, asio::use_awaitable);
+  co_await comm.barrier(asio::use_awaitable);
+  if (grad.front() == 2.0f) ++done;
+}
+
+BOOST_AUTO_TEST_CASE(communicators_take_tokens) {
+  engine_thread thread;
+  std::unique_ptr<communicator> comm = thread.run(join_alone());
+  asio::io_context io;
+  int done = 0;
+  asio::co_spawn(io, serve(*comm, done), asio::detached);
+  io.run();
+  BOOST_TEST(done == 1);
+  std::vector<float> grad(7, 1.0f);
+  comm->all_reduce(grad, sum, asio::use_future).get();
+  thread.run(leave(comm));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(engine_threads)
+
+task<int> answer(int n) {
+  const environment& here = co_await this_environment{};
+  if (n < 0) throw std::runtime_error{"negative"};
+  co_await sleep_until(here.loop->now() + 1ms);
+  co_return 2 * n;
+}
+
+task<bool> nested(engine_thread& thread) {
+  const environment& here = co_await this_environment{};
+  static_cast<void>(here);
+  bool refused = false;
+  try {
+    thread.run(answer(1));
+  } catch (const failure& f) {
+    refused = f.why() == errc::invalid_state;
+  }
+  co_return refused;
+}
+
+BOOST_AUTO_TEST_CASE(work_runs_there_and_its_outcome_comes_back) {
+  engine_thread thread;
+  for (int i = 0; i < 20; ++i) BOOST_TEST(thread.run(answer(i)) == 2 * i);
+  BOOST_CHECK_THROW(thread.run(answer(-1)), std::runtime_error);
+  BOOST_TEST(thread.run(nested(thread)));
+  std::vector<std::thread> others;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 4; ++t)
+    others.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) right += thread.run(answer(i)) == 2 * i ? 1 : 0;
+    });
+  for (std::thread& t : others) t.join();
+  BOOST_TEST(right == 80);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace chorale
