@@ -1,9 +1,9 @@
 // The smallest program: every rank contributes its number, every rank gets the sum.
 //   chorale run -n 4 -- hello
+#include <chorale/chorale.hpp>
+
 #include <array>
 #include <cstdio>
-
-#include <chorale/chorale.hpp>
 
 chorale::task<> hello() {
   auto comm = co_await chorale::communicator::join();
