@@ -194,10 +194,11 @@ class asio_handler final : public waiting_handler {
   void ended(const error& outcome) noexcept override {
     const std::error_code code = error_code_of(outcome);
     const auto deliver = [&] {
+      const allocator memory{net::get_associated_allocator(handler_)};
       delivery<Handler> last{std::move(handler_), code};
       const kept_executor to = std::move(executor_);
-      destroy();  // before the handler runs, so that it may use the memory again
-      net::post(net::require(to, net::execution::blocking.never), std::move(last));
+      free(memory);  // before the handler runs, so that it may use the memory again
+      net::post(to, std::move(last));
     };
     if (registry_)
       registry_->leave(*this, deliver);
@@ -205,8 +206,8 @@ class asio_handler final : public waiting_handler {
       deliver();
   }
 
-  void destroy() noexcept override {
-    allocator memory{net::get_associated_allocator(handler_)};
+  void destroy() noexcept override { free(allocator{net::get_associated_allocator(handler_)}); }
+  void free(allocator memory) noexcept {
     this->~asio_handler();
     std::allocator_traits<allocator>::deallocate(memory, this, 1);
   }

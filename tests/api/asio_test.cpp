@@ -121,6 +121,42 @@ BOOST_AUTO_TEST_CASE(handlers_without_an_executor) {
   BOOST_TEST(a == b);
 }
 
+/// Counts what a handler's associated allocator has out.
+template <class T>
+struct counting_allocator {
+  using value_type = T;
+  std::shared_ptr<std::atomic<int>> out;
+  explicit counting_allocator(std::shared_ptr<std::atomic<int>> counter) : out{std::move(counter)} {}
+  template <class U>
+  explicit counting_allocator(const counting_allocator<U>& other) : out{other.out} {}
+  T* allocate(std::size_t n) { return ++*out, std::allocator<T>{}.allocate(n); }
+  void deallocate(T* p, std::size_t n) { --*out, std::allocator<T>{}.deallocate(p, n); }
+  friend bool operator==(const counting_allocator&, const counting_allocator&) = default;
+};
+
+struct allocating_handler {
+  using allocator_type = counting_allocator<std::byte>;
+  std::shared_ptr<std::atomic<int>> out;
+  int* seen;
+  [[nodiscard]] allocator_type get_allocator() const { return allocator_type{out}; }
+  void operator()(std::error_code) const { *seen = *out; }
+};
+
+BOOST_AUTO_TEST_CASE(memory_comes_from_the_handler_and_is_back_before_it_runs) {
+  choir pair;
+  asio::io_context io;
+  std::vector<float> a(10, 1.0f);
+  std::vector<float> b(10, 2.0f);
+  auto out = std::make_shared<std::atomic<int>>(0);
+  int seen = -1;
+  pair.all_reduce(0, a, asio::bind_executor(io, allocating_handler{out, &seen}));
+  BOOST_TEST(*out >= 1);
+  BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
+  io.run();
+  BOOST_TEST(seen == 0);
+  BOOST_TEST(*out == 0);
+}
+
 BOOST_AUTO_TEST_CASE(futures) {
   choir pair;
   std::vector<float> a(10, 1.0f);
