@@ -210,8 +210,9 @@ class operation {
     }
     m_.sync();
     if (m_.thread() != 0) return;
+    const std::uint32_t sharers = m_.load_relaxed(&block_.failed);  // before the last of them clears it
     m_.fence_device();
-    if (m_.fetch_add(&block_.departed, 1u) + 1 != m_.load_relaxed(&block_.failed)) return;
+    if (m_.fetch_add(&block_.departed, 1u) + 1 != sharers) return;
     block_.failed = 0;
     block_.departed = 0;
     block_.fill_next = 0;
