@@ -250,13 +250,15 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   ++running_;
   if (lane.running++ == 0) ++running_lanes_;
   if (what.expires != never) loop_.arm(op.expiry_, what.expires);
-  if (!judge_early(op)) return &op;
-  if (const rank_t gone = departed_peer(op); gone != no_rank && what.kind == collective_kind::message) {
-    end_for_want_of(op, gone);
-    return &op;
-  }
+  // Before signatures are compared: ranks that lost one operation more or less make different calls by now.
   if (what.kind != collective_kind::message && ticket >= lane.short_from) {
     finish(op, error{errc::peer_left, {}, lane.missing});
+    return &op;
+  }
+  if (!judge_early(op)) return &op;
+  // Only a message knows before it begins whom it needs.
+  if (what.kind == collective_kind::message && departed(what.peer)) {
+    end_for_want_of(op, what.peer);
     return &op;
   }
   op.begin();
@@ -322,12 +324,14 @@ verdict core::judge(rank_t from, const frame_header& header) noexcept {
   if (known == lanes_.end()) return ended_keys_.contains(header.lane) ? verdict::refused : verdict::current;
   lane_state& lane = *known->second;
   if (lane.ended()) return verdict::refused;
+  const bool message = (header.ticket & message_ticket) != 0;
+  if (!message && header.ticket >= lane.short_from) return verdict::refused;
   if (const in_flight* op = find(lane, from, header)) {
     if (op->signature_ == header.call) return verdict::current;
     mismatch(lane, header.ticket, op->signature_, from, header.call);
     return verdict::refused;
   }
-  if ((header.ticket & message_ticket) != 0 || header.ticket >= lane.next_ticket) return verdict::current;
+  if (message || header.ticket >= lane.next_ticket) return verdict::current;
   const auto& past = lane.history[header.ticket % lane.history.size()];
   if (past.ticket > header.ticket) return verdict::refused;  // long over
   if (past.ticket < header.ticket) return verdict::current;  // taken and not started yet
