@@ -106,11 +106,12 @@ BOOST_AUTO_TEST_CASE(sums_are_bitwise_those_of_the_rank_order_fold) {
 BOOST_AUTO_TEST_CASE(counters_roll_over_without_meeting_old_flags) {
   host_group group{small_limits(2), 7, (1ull << 32) - 3};
   for (unsigned step = 0; step < 6; ++step) {
-    // An old value that equals a coming flag lies in a slot: only the clearing at the step keeps it harmless.
+    // Old values that equal a coming flag lie in all slots: the operation after the step of the upper part
+    // looks for flag 2, and only the clearing at the step keeps it from taking them.
     if (step == 1)
       for (std::uint32_t r = 0; r < 2; ++r)
-        for (std::uint64_t i = 100; i < 250; ++i)
-          packet_slots(group.view(r), r, 1 - r, 1)[i] = make_packet(1, 1, 1);
+        for (std::uint64_t i = 0; i < 250; ++i)
+          packet_slots(group.view(r), r, 1 - r, parity_of((1ull << 32) + 2))[i] = make_packet(1, 1, 2);
     check_sum(group, step % 2 == 0 ? algorithm::packets : algorithm::ring, 40 + 90 * step,
               placement::separate, step);
     check_sum(group, algorithm::packets, 500, placement::separate, 100 + step);
