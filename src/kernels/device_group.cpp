@@ -116,7 +116,7 @@ result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& p
   launch.grid_x = plan.ctas;
   launch.grid_y = launch.grid_z = launch.block_y = launch.block_z = 1;
   launch.block_x = plan.threads;
-  launch.shared_bytes = plan.way == kernels::algorithm::ring ? ring_shared_bytes : 0;
+  launch.shared_bytes = plan.way == kernels::algorithm::ring ? kernels::ring_shared_bytes : 0;
   launch.on = on;
   void* parameters[] = {&args};
   if (auto r = check(

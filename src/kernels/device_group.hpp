@@ -99,9 +99,6 @@ class device_group {
   friend class group_setup;
   enum class kernel { packets_2, packets_n, lines_2_1, lines_2_2, lines_2_4, lines_n, ring_2, ring_n, count };
 
-  /// Dynamic shared memory of the ring kernels: the stages of push_bulk.cuh.
-  static constexpr unsigned ring_shared_bytes = 12 * 16384;
-
   device_group() = default;
   [[nodiscard]] kernel pick(const kernels::all_reduce_plan& plan) const noexcept;
   result<void> check_call(const float* in, const float* out, std::uint64_t count) const;

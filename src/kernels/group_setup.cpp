@@ -143,7 +143,7 @@ result<void> group_setup::load_kernels() {
     if (auto r = check(
             d,
             d.function_set_attribute(g.kernels_[static_cast<std::size_t>(ring)], function_max_dynamic_shared,
-                                     static_cast<int>(device_group::ring_shared_bytes)),
+                                     static_cast<int>(kernels::ring_shared_bytes)),
             "cuFuncSetAttribute (dynamic shared memory)", config_.device);
         !r)
       return r;

@@ -29,6 +29,8 @@ inline constexpr std::uint32_t cta_threads = 512;
 inline constexpr std::uint32_t signature_threads = 32;
 /// In the ring kernel a warp more in each half, for the bulk pusher.
 inline constexpr std::uint32_t pusher_threads = 32;
+/// Dynamic shared memory of the ring kernel: the stages of both halves' bulk pushers (push_bulk.cuh).
+inline constexpr std::uint32_t ring_shared_bytes = 196'608;
 
 constexpr std::uint32_t divide_up(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint32_t>((a + b - 1) / b);

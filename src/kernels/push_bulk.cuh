@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chorale/kernels/gpu_machine.cuh>
+#include <chorale/kernels/plan.hpp>
 
 namespace chorale::kernels {
 
@@ -13,7 +14,7 @@ inline constexpr std::uint32_t bulk_tile = 32768;  ///< bytes
 inline constexpr std::uint32_t bulk_stages = 3;    ///< per half of a CTA
 inline constexpr std::uint32_t bulk_reads = 2;     ///< stages being read by stores at any time
 inline constexpr std::uint32_t bulk_lag = 4;       ///< tiles whose stores may be incomplete
-inline constexpr std::uint32_t bulk_shared_bytes = 2 * bulk_tile * bulk_stages;
+static_assert(2 * bulk_tile * bulk_stages == ring_shared_bytes);
 
 /// The stages: one mbarrier each, filled by bulk loads.
 class bulk_stage_ring {
