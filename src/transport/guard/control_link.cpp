@@ -55,7 +55,10 @@ void control_link::flush() noexcept {
     if (sent < 0) {
       exit_.between_frames = out_sent_ == 0;
       if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) send_failed_ = true;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        send_failed_ = true;
+        os_error_ = errno;  // told once: from now on the socket says end of stream
+      }
       return;
     }
     out_sent_ += static_cast<std::size_t>(sent);
@@ -75,7 +78,7 @@ std::optional<frame_bytes> control_link::receive() noexcept {
       return std::nullopt;
     }
     if (got == 0) {
-      state_ = condition::ended;
+      end_with(send_failed_ ? os_error_ : EPIPE);
       return std::nullopt;
     }
     in_size_ += static_cast<std::size_t>(got);
