@@ -28,9 +28,10 @@ enum class kind : std::uint32_t {
   deadline,  ///< a rank comes late, another's deadline passes
   busy,      ///< a rank computes for three time-outs: nothing may end
   abort,     ///< SIGKILL; the launcher ends the job
+  fork,      ///< ranks have children, which may call nothing and disturb nothing
 };
-inline constexpr std::array kind_names{"kill",  "compute",  "segv",     "stop", "link",
-                                       "leave", "mismatch", "deadline", "busy", "abort"};
+inline constexpr std::array kind_names{"kill",     "compute",  "segv", "stop",  "link", "leave",
+                                       "mismatch", "deadline", "busy", "abort", "fork"};
 inline constexpr const char* name_of(kind k) { return kind_names[static_cast<std::size_t>(k)]; }
 
 inline constexpr std::size_t most_ranks = 16;

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -80,6 +81,7 @@ class worker {
   task<error> around_the_ring(std::size_t count);
   task<error> end_it(std::uint64_t number, std::size_t count);
   task<error> messages_among_survivors();
+  task<error> have_a_child(std::uint64_t number);
   void meet(bool with_victim);
   /// Adds to what the driver shows when something is wrong.
   void note(const char* when, const error& what) {
@@ -156,6 +158,11 @@ task<error> worker::step(std::uint64_t number) {
     error ended = co_await std::move(ending);
     co_return ended;
   }
+  if (number == plan_.at && plan_.what == kind::fork) {
+    task<error> parenthood = have_a_child(number);
+    error ended = co_await std::move(parenthood);
+    co_return ended;
+  }
   if (number == plan_.at && plan_.what == kind::busy && is_victim()) compute_for(3300ms);
   if (sort == 0) {
     started meeting = comm_.barrier().start();
@@ -193,10 +200,40 @@ task<error> worker::end_it(std::uint64_t number, std::size_t count) {
   co_return ended;
 }
 
+/// A child in the middle of an operation. It goes on in a copy of this coroutine, where every call must say
+/// `forked`, and even ends a communicator there; the parent then finishes as if nothing had been.
+task<error> worker::have_a_child(std::uint64_t number) {
+  fill_in(number, 3000);
+  started under_way =
+      comm_.all_reduce(std::span{in_.data(), 3000}, std::span{out_.data(), 3000}, sum).start();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto is_forked = [](const result<void>& r) { return !r && r.error().code() == errc::forked; };
+    auto call = co_await as_result(comm_.barrier());
+    lane other = comm_.lane_for(9);
+    auto on_lane = co_await as_result(other.all_reduce(std::span{in_.data(), 4}, sum));
+    auto old = co_await as_result(std::move(under_way));
+    task<result<void>> resetting = as_result(comm_.reset());
+    auto again = co_await std::move(resetting);
+    const bool old_is_done = old || is_forked(old);  // it may have ended before the fork
+    const bool all = is_forked(call) && is_forked(on_lane) && is_forked(again) && old_is_done;
+    {
+      const communicator gone{std::move(comm_)};
+    }
+    ::_exit(all ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  auto done = co_await as_result(std::move(under_way));
+  if (!done) co_return done.error();
+  co_return status == 0 ? error{} : error{errc::protocol_error, "TEST: a fork child could call something"};
+}
+
 task<error> worker::work_until_it_ends() {
   const std::int64_t give_up = now_ns() + 20'000'000'000;
   for (std::uint64_t number = 0; now_ns() < give_up; ++number) {
-    if (plan_.what == kind::busy && number == plan_.at + 3) co_return error{};
+    const bool nothing_ends = plan_.what == kind::busy || plan_.what == kind::fork;
+    if (nothing_ends && number == plan_.at + (plan_.what == kind::busy ? 3 : 200)) co_return error{};
     task<error> one = step(number);
     error ended = co_await std::move(one);
     if (ended) co_return ended;
@@ -299,7 +336,9 @@ task<void> worker::live() {
   mine_.awaited_from = from_;
   mine_.ended_at = until_;
   note("first", first);
-  if (left_ || plan_.what == kind::abort || plan_.what == kind::busy) co_return;
+  const bool is_over =
+      left_ || plan_.what == kind::abort || plan_.what == kind::busy || plan_.what == kind::fork;
+  if (is_over) co_return;
   task<void> looking = look_around();
   co_await std::move(looking);
   task<void> rest = go_on();

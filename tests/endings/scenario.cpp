@@ -26,7 +26,7 @@ using chorale::errc;
 #endif
 
 constexpr double slack = CHORALE_ENDINGS_SLACK;
-constexpr auto long_enough = 20s * CHORALE_ENDINGS_SLACK;
+constexpr std::chrono::seconds long_enough = 20s * CHORALE_ENDINGS_SLACK;
 
 bool from_outside(kind k) {
   return k == kind::kill || k == kind::compute || k == kind::segv || k == kind::stop || k == kind::link ||
@@ -34,6 +34,7 @@ bool from_outside(kind k) {
 }
 /// Everybody is there after the reset.
 bool nobody_goes(kind k) { return k == kind::mismatch || k == kind::deadline; }
+bool nothing_ends(kind k) { return k == kind::busy || k == kind::fork; }
 
 errc expected_first(kind k) {
   switch (k) {
@@ -48,6 +49,7 @@ errc expected_first(kind k) {
     case kind::deadline:
       return errc::timed_out;
     case kind::busy:
+    case kind::fork:
       return errc::ok;
     default:
       return errc::peer_lost;
@@ -86,6 +88,10 @@ class run {
   }
 
  private:
+  /// A core dump of gigabytes takes its time, and the old epoch's memory is kept until it is over.
+  [[nodiscard]] std::chrono::seconds patience() const {
+    return plan_.resident != 0 ? 3 * long_enough : long_enough;
+  }
   void complain(const std::string& what) { out_.complaints.push_back(what); }
 
   void start(int board_fd) {
@@ -146,7 +152,7 @@ class run {
 
   void finish() {
     for (job& j : jobs_) {
-      const int code = j.wait(plan_.what == kind::link ? 1s : std::chrono::seconds{long_enough});
+      const int code = j.wait(plan_.what == kind::link ? 1s : patience());
       // A launcher notices a silent host by keep-alives after half a minute; that is not waited for.
       if (code == -1 && plan_.what == kind::link) continue;
       if (code == -1)
@@ -176,7 +182,7 @@ class run {
     for (rank_t r = 0; r < plan_.ranks; ++r) {
       const bool victim = r == plan_.victim;
       if (victim && plan_.what == kind::stop && plan_.seed % 2 == 0) judge_excluded(r);
-      if (!victim || nobody_goes(plan_.what) || plan_.what == kind::busy) judge_survivor(r);
+      if (!victim || nobody_goes(plan_.what) || nothing_ends(plan_.what)) judge_survivor(r);
       if (victim && plan_.what == kind::leave && of(r).finished == 1) judge_footprint(r);
     }
     if (!out_.complaints.empty() && !said_.empty()) complain("output:\n" + said_);
@@ -204,7 +210,7 @@ class run {
     if (seen.finished != 1) return complain_of(r, "did not get to its end");
     if (!ended_as_promised(seen)) complain_of(r, "ended otherwise");
     judge_footprint(r);
-    if (plan_.what == kind::busy) return;
+    if (nothing_ends(plan_.what)) return;
     const bool by_name = !nobody_goes(plan_.what) && plan_.what != kind::link;
     if (by_name && seen.culprit != plan_.victim) complain_of(r, "blames another");
     if (plan_.what == kind::link && seen.culprit / 2 == r / 2) complain_of(r, "blames its own side");
