@@ -227,7 +227,6 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   }
   error unusable;
   in_flight& op = why_not ? static_cast<in_flight&>(new_message_execution()) : new_execution(what, unusable);
-  if (!why_not) why_not = std::move(unusable);
   op.core_ = this;
   op.lane_ = &lane;
   op.ticket_ = ticket;
@@ -249,13 +248,17 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   lane.last = &op;
   ++running_;
   if (lane.running++ == 0) ++running_lanes_;
-  if (what.expires != never) loop_.arm(op.expiry_, what.expires);
   // Before signatures are compared: ranks that lost one operation more or less make different calls by now.
   if (what.kind != collective_kind::message && ticket >= lane.short_from) {
     finish(op, error{errc::peer_left, {}, lane.missing});
     return &op;
   }
   if (!judge_early(op)) return &op;
+  if (unusable) {
+    refuse(op, std::move(unusable));
+    return &op;
+  }
+  if (what.expires != never) loop_.arm(op.expiry_, what.expires);
   // Only a message knows before it begins whom it needs.
   if (what.kind == collective_kind::message && departed(what.peer)) {
     end_for_want_of(op, what.peer);
@@ -265,6 +268,13 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   if (!op.finished_)
     if (const rank_t gone = departed_peer(op); gone != no_rank) end_for_want_of(op, gone);
   return &op;
+}
+
+void core::refuse(in_flight& op, error why) noexcept {
+  // Ranks that made the same call refuse it too, and their signatures agree with ours.
+  for (auto& link : pairs_)
+    if (link) link->send_signature(op.lane_->key, op.ticket_, op.signature_);
+  finish(op, std::move(why));
 }
 
 void core::finish(in_flight& op, error outcome) noexcept {

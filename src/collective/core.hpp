@@ -149,6 +149,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
                                 const frame_header& header) const noexcept;
   /// Messages that came before the call are compared now; false when one differs.
   bool judge_early(in_flight& op) noexcept;
+  /// This rank cannot serve the call; others must not wait for it if theirs is another.
+  void refuse(in_flight& op, error why) noexcept;
   void end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, const error& elsewhere) noexcept;
   void tell_lane_ended(const lane_state& lane, std::uint64_t ticket, const lane_revoke_body& body) noexcept;
   /// A rank that `op` needs has left. Collectives end so on all ranks, messages between others go on.

@@ -95,7 +95,8 @@ void plan_execution::fill_slots(std::uint32_t edge) noexcept {
   const auto& e = plan_->edges[edge];
   if (e.way != schedule::direction::receiving) return;
   for (landing& slot : slots_of(edge)) {
-    if (slot.in_use || edges_[edge].posted == e.messages || taken_back_) continue;
+    if (taken_back_) return;  // first: the plan may be gone with the operation
+    if (slot.in_use || edges_[edge].posted == e.messages) continue;
     slot.home = this;
     slot.edge = edge;
     slot.step = arrivals_[edges_[edge].first + edges_[edge].posted++];
@@ -217,7 +218,10 @@ void plan_execution::on_received(posted_receive& base) noexcept {
   plan_execution& self = *slot.home;
   slot.arrived = true;
   if (!self.steps_[slot.step].ready) return;
+  // A send that completes at once must not end the operation, which may be recycled, under our feet.
+  const bool outer = std::exchange(self.draining_, true);
   self.received(slot);
+  self.draining_ = outer;
   self.drain();
 }
 
@@ -257,12 +261,30 @@ void plan_execution::take_back() noexcept {
   }
 }
 
+bool plan_execution::has_come(step_index s) const noexcept {
+  const plan_step& step = plan_->steps[s];
+  const std::uint32_t e = step.recv_edge;
+  for (std::size_t i = 0; i < slots_per_edge; ++i) {
+    const landing& slot = landings_[slots_per_edge * e + i];
+    if (slot.in_use && slot.step == s) return slot.arrived;
+  }
+  if (step.recv_sequence < edges_[e].posted) return true;  // it has left its slot
+  const auto& edge = plan_->edges[e];
+  bool early = false;
+  owner().link_to(edge.peer).early(lane().key, ticket(), [&](const frame_header& h) {
+    early = early ||
+            (h.kind == frame_kind::eager && h.channel == edge.channel && h.sequence == step.recv_sequence);
+  });
+  return early;
+}
+
 bool plan_execution::needs(rank_t peer) const noexcept {
   for (step_index s = 0; s < steps_.size(); ++s) {
     if (steps_[s].done) continue;
     const plan_step& step = plan_->steps[s];
     if (steps_[s].send != none && plan_->edges[step.send_edge].peer == peer) return true;
-    if (schedule::receives(step.kind) && plan_->edges[step.recv_edge].peer == peer) return true;
+    if (schedule::receives(step.kind) && plan_->edges[step.recv_edge].peer == peer && !has_come(s))
+      return true;
   }
   return false;
 }

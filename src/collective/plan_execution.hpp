@@ -68,6 +68,8 @@ class plan_execution final : public in_flight {
   void received(landing& slot) noexcept;
   [[nodiscard]] std::span<landing> slots_of(std::uint32_t edge) noexcept;
   void step_done(schedule::step_index s) noexcept;
+  /// The message of a step that receives is on this side, whether its step has begun or not.
+  [[nodiscard]] bool has_come(schedule::step_index s) const noexcept;
   [[nodiscard]] const std::byte* source(const schedule::plan_step& s) const noexcept;
   [[nodiscard]] std::byte* target(const schedule::plan_step& s) noexcept;
   /// Where the value of a step that reduces ends up.

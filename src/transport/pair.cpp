@@ -25,7 +25,7 @@ pair::pair(rank_t peer, std::unique_ptr<wire> carrier, arrival_judge& judge)
 pair::~pair() {
   for (auto*& bucket : early_)
     while (bucket) delete std::exchange(bucket, bucket->chain);
-  while (revokes_) revokes_ = std::move(revokes_->next);
+  while (notices_) notices_ = std::move(notices_->next);
 }
 
 // Sending.
@@ -140,27 +140,40 @@ void pair::return_budget(std::uint64_t bytes) noexcept {
   pump();
 }
 
-void pair::send_lane_revoke(std::uint64_t lane, std::uint64_t ticket, const lane_revoke_body& body) {
-  if (broken_) return;
-  for (auto* link = &revokes_; *link;) {  // those that have gone out
+pair::owned_notice& pair::new_notice(frame_kind kind, std::uint64_t lane, std::uint64_t ticket) {
+  for (auto* link = &notices_; *link;) {  // those that have gone out
     if ((*link)->message.where == outgoing::place::idle)
       *link = std::move((*link)->next);
     else
       link = &(*link)->next;
   }
-  auto node = std::make_unique<owned_revoke>();
-  node->body = body;
-  node->message.header.kind = frame_kind::lane_revoke;
+  auto node = std::make_unique<owned_notice>();
+  node->message.header.kind = kind;
   node->message.header.lane = lane;
   node->message.header.ticket = ticket;
-  node->message.header.size = sizeof body;
-  node->message.data = reinterpret_cast<const std::byte*>(&node->body);
-  node->message.size = sizeof body;
+  node->next = std::move(notices_);
+  notices_ = std::move(node);
+  return *notices_;
+}
+
+void pair::send_lane_revoke(std::uint64_t lane, std::uint64_t ticket, const lane_revoke_body& body) {
+  if (broken_) return;
+  owned_notice& notice = new_notice(frame_kind::lane_revoke, lane, ticket);
+  notice.body = body;
+  notice.message.header.size = notice.message.size = sizeof body;
+  notice.message.data = reinterpret_cast<const std::byte*>(&notice.body);
   ++outstanding_;
-  outgoing& message = node->message;
-  node->next = std::move(revokes_);
-  revokes_ = std::move(node);
-  append(control_, message, outgoing::place::control);
+  append(control_, notice.message, outgoing::place::control);
+  pump();
+}
+
+void pair::send_signature(std::uint64_t lane, std::uint64_t ticket, const signature& call) {
+  if (broken_) return;
+  // A `ready` for a message that no plan has.
+  owned_notice& notice = new_notice(frame_kind::ready, lane, ticket);
+  notice.message.header.sequence = ~std::uint32_t{0};
+  notice.message.header.call = call;
+  append(control_, notice.message, outgoing::place::control);
   pump();
 }
 

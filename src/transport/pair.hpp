@@ -76,6 +76,8 @@ class pair final : private frame_receiver {
 
   /// Tells the peer that a lane ended.
   void send_lane_revoke(std::uint64_t lane, std::uint64_t ticket, const lane_revoke_body& body);
+  /// Tells the peer what was called here, where no message of that call will follow: it compares.
+  void send_signature(std::uint64_t lane, std::uint64_t ticket, const signature& call);
 
   /// Whether messages for {lane, ticket} came early; `visit(header)` for each, on any edge.
   template <class Visitor>
@@ -115,10 +117,10 @@ class pair final : private frame_receiver {
     outgoing* first = nullptr;
     outgoing* last = nullptr;
   };
-  struct owned_revoke {
+  struct owned_notice {
     outgoing message;
     lane_revoke_body body;
-    std::unique_ptr<owned_revoke> next;
+    std::unique_ptr<owned_notice> next;
   };
 
   std::byte* direct_target(const frame_header& header) noexcept override;
@@ -141,6 +143,7 @@ class pair final : private frame_receiver {
   void take_part(posted_receive& r, const std::byte* payload, std::uint64_t size) noexcept;
   void on_ready(const frame_header& header) noexcept;
   void return_budget(std::uint64_t bytes) noexcept;
+  owned_notice& new_notice(frame_kind kind, std::uint64_t lane, std::uint64_t ticket);
 
   void append(list& to, outgoing& m, outgoing::place where) noexcept;
   void remove(outgoing& m) noexcept;
@@ -170,7 +173,7 @@ class pair final : private frame_receiver {
   std::uint64_t held_budget_ = 0;  // taken by what arrived, not yet returned
   std::uint64_t owed_budget_ = 0;  // of it, used up: to be returned
   outgoing credit_;
-  std::unique_ptr<owned_revoke> revokes_;
+  std::unique_ptr<owned_notice> notices_;
 };
 
 }  // namespace chorale

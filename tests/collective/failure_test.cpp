@@ -73,6 +73,69 @@ BOOST_AUTO_TEST_CASE(kinds_that_differ_mismatch) {
   }
 }
 
+// The refusing rank sends nothing of its call: without its signature, ranks that wait for it waited for ever.
+BOOST_AUTO_TEST_CASE(a_call_that_one_rank_cannot_serve_ends_the_different_calls_of_others) {
+  for (const medium over : media) {
+    ranks all{loop, 3, over};
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1));
+    auto body = [&](core& on, rank_t r) -> task<void> {
+      return [](core& c, rank_t rank, std::span<float> mine, error& outcome) -> task<void> {
+        call what = all_reduce_of(mine, mine);
+        if (rank == 2) what.op = reduction::max;
+        auto result = co_await as_result(place(c, what));
+        if (!result) outcome = result.error();
+      }(on, r, data[static_cast<std::size_t>(r)], outcomes[static_cast<std::size_t>(r)]);
+    };
+    all.run(body);
+    BOOST_TEST((outcomes[0] == errc::mismatch), outcomes[0].message());
+    BOOST_TEST((outcomes[1] == errc::mismatch), outcomes[1].message());
+    BOOST_TEST((outcomes[2] == errc::unsupported || outcomes[2] == errc::mismatch), outcomes[2].message());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_call_that_no_rank_can_serve_leaves_the_lane_alone) {
+  for (const medium over : media) {
+    ranks all{loop, 3, over};
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1));
+    auto body = [&](core& on, rank_t r) -> task<void> {
+      return [](core& c, std::span<float> mine, error& outcome) -> task<void> {
+        call what = all_reduce_of(mine, mine);
+        what.op = reduction::max;
+        auto refused = co_await as_result(place(c, what));
+        if (!refused) outcome = refused.error();
+        co_await place(c, all_reduce_of(mine, mine));
+      }(on, data[static_cast<std::size_t>(r)], outcomes[static_cast<std::size_t>(r)]);
+    };
+    all.run(body);
+    for (std::size_t r = 0; r < 3; ++r) {
+      BOOST_TEST((outcomes[r] == errc::unsupported), outcomes[r].message());
+      BOOST_TEST(data[r][99] == 3.0F);
+    }
+  }
+}
+
+// Their last step may be a send that completes inside the receive before it, and then nobody holds them.
+BOOST_AUTO_TEST_CASE(operations_that_nobody_awaits_finish) {
+  for (const medium over : media)
+    for (const auto kind : {algorithm_kind::recursive_doubling, algorithm_kind::ring}) {
+      selection_settings settings;
+      settings.forced = kind;
+      ranks all{loop, 5, over, settings};
+      std::vector<std::vector<float>> data(5, std::vector<float>(15000, 1));
+      auto body = [&](core& on, rank_t r) -> task<void> {
+        return [](core& c, std::span<float> mine) -> task<void> {
+          for (std::size_t i = 0; i < 3; ++i) {
+            const auto part = mine.subspan(5000 * i, 5000);
+            static_cast<void>(place(c, all_reduce_of(part, part)).start());
+          }
+          while (c.in_flight_count() != 0) co_await yield{};
+        }(on, data[static_cast<std::size_t>(r)]);
+      };
+      all.run(body);
+      for (const auto& mine : data) BOOST_TEST((mine == std::vector<float>(15000, 5)));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_deadline_ends_the_lane_everywhere_and_no_other) {
   for (const medium over : media) {
     ranks all{loop, 2, over};
