@@ -12,7 +12,7 @@ simulated_guard::~simulated_guard() { net_.loop().remove(*this); }
 
 void simulated_guard::send(time_point at, const news& what) {
   under_way_.emplace(at, what);
-  net_.wake_at(at);
+  net_.wake_at(at, what.to);
 }
 
 void simulated_guard::witnesses(rank_t witness, rank_t culprit, errc cause, std::uint64_t ticks) {
@@ -53,12 +53,14 @@ void simulated_guard::deliver(const news& what) noexcept {
   const auto culprit = static_cast<std::uint64_t>(what.notice.culprit);
   if (what.leaving) {
     net_.trace().note(net_.loop().now(), what.to, simulated_event::heard, culprit);
+    net_.wake(what.to);
     return member->on_left(what.notice.culprit, what.last_ticket);
   }
   if (knows_[static_cast<std::size_t>(what.to)]) return;
   knows_[static_cast<std::size_t>(what.to)] = true;
   net_.trace().note(net_.loop().now(), what.to, simulated_event::noticed, culprit);
   if (what.noticed_here || !setup_.drops_forwards) pass_on(what.to, what.notice);
+  net_.wake(what.to);
   member->on_cause(what.notice);
 }
 

@@ -40,7 +40,10 @@ simulated_network::simulated_network(engine& loop, rank_t ranks, const simulated
       random_{conditions.seed},
       links_(ranks_ * ranks_),
       dead_(ranks_),
-      busy_until_(ranks_) {
+      busy_until_(ranks_),
+      attended_(ranks_),
+      due_(ranks_) {
+  loop_.add(*this);
   for (rank_t a = 0; a < ranks; ++a)
     for (rank_t b = 0; b < ranks; ++b) {
       link(a, b).from = a;
@@ -48,7 +51,15 @@ simulated_network::simulated_network(engine& loop, rank_t ranks, const simulated
     }
 }
 
-simulated_network::~simulated_network() { loop_.disarm(alarm_); }
+simulated_network::~simulated_network() {
+  loop_.disarm(alarm_);
+  loop_.remove(*this);
+}
+
+void simulated_network::attend(rank_t who, poller& what) {
+  loop_.remove(what);
+  attended_[static_cast<std::size_t>(who)] = &what;
+}
 
 std::unique_ptr<wire> simulated_network::connect(rank_t here, rank_t there) {
   return std::make_unique<simulated_wire>(*this, link(here, there), link(there, here));
@@ -67,8 +78,8 @@ time_point simulated_network::draw_arrival() noexcept {
   return after(conditions_.delay + random_.below(conditions_.jitter));
 }
 
-void simulated_network::wake_at(time_point at) {
-  if (!wakes_.insert(at).second) return;
+void simulated_network::wake_at(time_point at, rank_t who) {
+  if (!wakes_.emplace(at, who).second) return;
   if (alarm_.armed() && alarm_.when() <= at) return;
   loop_.disarm(alarm_);
   loop_.arm(alarm_, at);
@@ -76,14 +87,36 @@ void simulated_network::wake_at(time_point at) {
 
 void simulated_network::alarm::fired(operation& op) noexcept {
   simulated_network& net = static_cast<alarm&>(op).self;
-  // The engine was awake for this; it asks the wires in its next turn.
-  net.wakes_.erase(net.wakes_.begin(), net.wakes_.upper_bound(net.loop_.now()));
-  if (!net.wakes_.empty()) net.loop_.arm(net.alarm_, *net.wakes_.begin());
+  // Wires are asked in the engine's next turn.
+  while (!net.wakes_.empty() && net.wakes_.begin()->first <= net.loop_.now()) {
+    net.wake(net.wakes_.begin()->second);
+    net.wakes_.erase(net.wakes_.begin());
+  }
+  if (!net.wakes_.empty()) net.loop_.arm(net.alarm_, net.wakes_.begin()->first);
+}
+
+std::size_t simulated_network::poll(std::size_t budget) noexcept {
+  std::size_t moved = 0;
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (!due_[r]) continue;
+    due_[r] = false;
+    if (!attended_[r]) continue;
+    const std::size_t here = attended_[r]->poll(budget);
+    moved += here;
+    if (here != 0) due_[r] = true;  // perhaps not all of it
+  }
+  return moved;
+}
+
+poller::arming simulated_network::arm() noexcept {
+  for (std::size_t r = 0; r < ranks_; ++r)
+    if (due_[r] && attended_[r]) return arming::busy;
+  return arming::armed;
 }
 
 void simulated_network::compute(rank_t who, time_point until) {
   busy_until_[static_cast<std::size_t>(who)] = until;
-  wake_at(until);
+  wake_at(until, who);
 }
 
 // Accidents.
@@ -93,7 +126,7 @@ void simulated_network::end(simulated_link& l, simulated_ending how, std::uint64
   l.ending = how;
   if (how != simulated_ending::closed) return;
   l.ends_at = std::max(l.latest_arrival, after(1 + random_.below(within_ticks)));
-  wake_at(l.ends_at);
+  wake_at(l.ends_at, l.to);
 }
 
 void simulated_network::lose_some(simulated_link& l) noexcept {

@@ -4,8 +4,9 @@
 // Lives on one engine, whose clock should be virtual, and outlives the wires that it hands out (see
 // simulated_wire.hpp). Time advances in ticks, so that what happens "at once" is handled in one turn of the
 // engine. Frames between two ranks keep their order; everything else is the seed's choice within the
-// `simulated_conditions`: delays, how data is cut into frames, when a sender finds no room. Engine's thread
-// only.
+// `simulated_conditions`: delays, how data is cut into frames, when a sender finds no room. With many ranks
+// an engine spends its time asking wires that have nothing to say: `attend` lets the network ask a rank's
+// poller only when something of that rank is due. Engine's thread only.
 #pragma once
 
 #include <chorale/async/engine.hpp>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace chorale {
@@ -65,17 +67,22 @@ struct simulated_link {
   std::uint64_t head = 0;   // frames delivered
   std::uint64_t tail = 0;   // frames sent
   time_point latest_arrival{};
+  bool refused = false;  // the sender found no slot
   simulated_ending ending = simulated_ending::open;
   time_point ends_at = never;
   [[nodiscard]] slot& at(std::uint64_t number) noexcept { return slots[number % slots.size()]; }
 };
 
-class simulated_network {
+class simulated_network final : public poller {
  public:
   simulated_network(engine& loop, rank_t ranks, const simulated_conditions& conditions);
   simulated_network(const simulated_network&) = delete;
   simulated_network& operator=(const simulated_network&) = delete;
   ~simulated_network();
+
+  /// From now on `what`, which has been the engine's, is polled when something of `who` is due. Must outlive
+  /// the last turn of the engine.
+  void attend(rank_t who, poller& what);
 
   /// The end at `here` of the connection with `there`. Once for each direction.
   [[nodiscard]] std::unique_ptr<wire> connect(rank_t here, rank_t there);
@@ -103,11 +110,18 @@ class simulated_network {
   [[nodiscard]] simulated_link& link(rank_t from, rank_t to) noexcept {
     return links_[static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to)];
   }
-  /// The engine will look at its pollers at that moment.
-  void wake_at(time_point at);
+  /// Something of `who` is due then.
+  void wake_at(time_point at, rank_t who);
+  /// Something of `who` is due now.
+  void wake(rank_t who) noexcept { due_[static_cast<std::size_t>(who)] = true; }
   /// Now, and so many ticks.
   [[nodiscard]] time_point after(std::uint64_t ticks) const noexcept;
   [[nodiscard]] time_point draw_arrival() noexcept;
+
+  std::size_t poll(std::size_t budget) noexcept override;
+  arming arm() noexcept override;
+  void disarm() noexcept override {}
+  [[nodiscard]] std::size_t outstanding() const noexcept override { return 0; }
 
  private:
   struct alarm : timer {
@@ -127,7 +141,9 @@ class simulated_network {
   std::vector<simulated_link> links_;
   std::vector<bool> dead_;
   std::vector<time_point> busy_until_;
-  std::set<time_point> wakes_;
+  std::vector<poller*> attended_;  // by rank; null: the engine's
+  std::vector<bool> due_;
+  std::set<std::pair<time_point, rank_t>> wakes_;
   alarm alarm_{*this};
 };
 

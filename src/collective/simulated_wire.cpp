@@ -24,7 +24,7 @@ bool simulated_wire::has_slot() const noexcept {
 
 void simulated_wire::stall() noexcept {
   stalled_until_ = net_.after(1 + net_.random().below(6));
-  net_.wake_at(stalled_until_);
+  net_.wake_at(stalled_until_, out_.from);
 }
 
 /// Takes the next slot; the payload is copied by the caller.
@@ -56,10 +56,10 @@ void simulated_wire::commit() noexcept {
                         net_.random().one_in(net_.conditions().split_one_in);
   if (in_parts) {
     slot.whole += static_cast<std::int64_t>(1 + net_.random().below(20)) * simulated_tick;
-    net_.wake_at(slot.first_part);
+    net_.wake_at(slot.first_part, out_.to);
   }
   out_.latest_arrival = slot.whole;
-  net_.wake_at(slot.whole);
+  net_.wake_at(slot.whole, out_.to);
   begun_by_ = nullptr;
   net_.trace().note(net_.loop().now(), out_.from, simulated_event::sent, static_cast<std::uint64_t>(out_.to));
 }
@@ -67,7 +67,8 @@ void simulated_wire::commit() noexcept {
 wire::pushed simulated_wire::push(outgoing& m) noexcept {
   if (!can_send()) return pushed::blocked;
   if (!begun_by_) {
-    if (!has_slot()) return pushed::blocked;
+    out_.refused = !has_slot();
+    if (out_.refused) return pushed::blocked;
     if (net_.random().one_in(net_.conditions().stall_one_in)) return stall(), pushed::blocked;
     begin(m);
   }
@@ -119,6 +120,7 @@ bool simulated_wire::deliver(frame_receiver& to) noexcept {
   net_.trace().note(now, in_.to, lost ? simulated_event::swallowed : simulated_event::arrived, from);
   if (!lost) to.on_frame(header, payload);
   ++in_.head;
+  if (in_.refused) net_.wake(in_.from);
   return true;
 }
 
