@@ -51,8 +51,11 @@
 namespace chorale {
 namespace detail {
 
-/// Where this header finds Asio; Boost.Asio differs in nothing but this and the type of its error codes.
+/// Where this header finds Asio, and what handlers are given: all in which Boost.Asio differs, but for the
+/// names of its headers.
 namespace net = ::asio;
+using handler_code = std::error_code;
+using handler_signature = void(handler_code);
 
 /// An operation whose handler waits in some execution context.
 class waiting_handler : public foreign_call::listener {
@@ -122,7 +125,7 @@ class handler_registry final : public net::execution_context::service {
   waiting_handler* first_ = nullptr;
 };
 
-[[nodiscard]] inline std::error_code error_code_of(const error& outcome) noexcept {
+[[nodiscard]] inline handler_code error_code_of(const error& outcome) noexcept {
   if (outcome == errc::ok) return {};
   if (outcome == errc::cancelled) return net::error::operation_aborted;
   return outcome.code();
@@ -134,7 +137,7 @@ template <class Handler>
 struct delivery {
   using allocator_type = net::associated_allocator_t<Handler>;
   Handler handler;
-  std::error_code outcome;
+  handler_code outcome;
 
   [[nodiscard]] allocator_type get_allocator() const noexcept {
     return net::get_associated_allocator(handler);
@@ -192,7 +195,7 @@ class asio_handler final : public waiting_handler {
   }
 
   void ended(const error& outcome) noexcept override {
-    const std::error_code code = error_code_of(outcome);
+    const handler_code code = error_code_of(outcome);
     const auto deliver = [&] {
       const allocator memory{net::get_associated_allocator(handler_)};
       delivery<Handler> last{std::move(handler_), code};
@@ -244,12 +247,12 @@ class call_initiation {
 /// `maker()` returns the ticket, on the engine's thread; see foreign_call.hpp.
 template <class Maker, class Token>
 auto async_call(engine& loop, Maker maker, Token&& token) {
-  return ::asio::async_initiate<Token, void(std::error_code)>(
+  return detail::net::async_initiate<Token, detail::handler_signature>(
       detail::call_initiation{make_foreign_call(loop, std::move(maker))}, token);
 }
 
 template <class Token>
-  requires ::asio::completion_token_for<Token, void(std::error_code)>
+  requires detail::net::completion_token_for<Token, detail::handler_signature>
 struct token_traits<Token> {
   static constexpr bool supported = true;
   template <class Maker>
