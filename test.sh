@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 .ci/setup
 echo "building"
 from=$SECONDS
-ninja -C build --quiet
+ninja -C build --quiet all meson-test-prereq
 echo "building took $((SECONDS - from)) s"
 
 echo "testing"
