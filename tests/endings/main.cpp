@@ -24,7 +24,7 @@ namespace {
 struct options {
   settings with;
   std::vector<std::string> kinds;
-  std::vector<std::string> transports{"shm", "tcp"};
+  std::vector<std::string> transports{"shm", "tcp", "net"};
   std::uint64_t runs = 50;
   std::uint64_t seed = 1;
   int at_once = 12;
@@ -45,15 +45,14 @@ double median(std::vector<double>& values) {
 /// Those that wait for time-outs do nothing meanwhile: they wait together, and are under load as promised.
 bool mostly_waits(kind k) { return k == kind::stop || k == kind::busy; }
 /// Endings that take seconds each are few unless they were asked for by name.
-std::uint64_t runs_of(kind k, const options& o) {
+std::uint64_t runs_of(kind k, const std::string& transport, const options& o) {
   if (!o.kinds.empty()) return o.runs;
-  return k == kind::link   ? std::min<std::uint64_t>(o.runs, 3)
-         : k == kind::busy ? std::min<std::uint64_t>(o.runs, 12)
-                           : o.runs;
+  const std::uint64_t most = k == kind::link ? 3 : transport == "net" ? 3 : k == kind::busy ? 12 : o.runs;
+  return std::min(o.runs, most);
 }
 
 void try_all(const options& o, kind what, const std::string& transport, total& sum) {
-  const std::uint64_t runs = runs_of(what, o);
+  const std::uint64_t runs = runs_of(what, transport, o);
   std::atomic<std::uint64_t> next{0};
   auto work = [&] {
     for (std::uint64_t i = next++; i < runs; i = next++) {
@@ -71,7 +70,9 @@ void try_all(const options& o, kind what, const std::string& transport, total& s
     }
   };
   std::vector<std::thread> workers;
-  for (int i = 0; i < (mostly_waits(what) ? o.at_once : 1); ++i) workers.emplace_back(work);
+  // Namespaces have one address for all their users.
+  const int at_once = mostly_waits(what) && transport != "net" ? o.at_once : 1;
+  for (int i = 0; i < at_once; ++i) workers.emplace_back(work);
   for (std::thread& w : workers) w.join();
 }
 
@@ -86,7 +87,7 @@ bool report(const options& o, kind what, const std::string& transport) {
   std::printf(
       "%-8s %-3s %4llu runs in %5.1f s, %zu failed; awaits end: median %.2f ms, worst %.2f ms; reset: "
       "median %.1f ms, worst %.1f ms\n",
-      name_of(what), transport.c_str(), static_cast<unsigned long long>(runs_of(what, o)),
+      name_of(what), transport.c_str(), static_cast<unsigned long long>(runs_of(what, transport, o)),
       static_cast<double>(now_ns() - started) / 1e9, sum.failed, middle, worst, reset,
       sum.resets_ms.empty() ? 0 : sum.resets_ms.back());
   std::fflush(stdout);
@@ -99,17 +100,18 @@ bool report(const options& o, kind what, const std::string& transport) {
 }
 
 int run_all(const options& o) {
+  const bool two_hosts_possible = two_hosts::possible();
   bool tried = false;
   bool good = true;
   for (std::size_t k = 0; k < kind_names.size(); ++k) {
     const auto what = static_cast<kind>(k);
     if (!o.kinds.empty() && std::ranges::find(o.kinds, kind_names[k]) == o.kinds.end()) continue;
-    if (what == kind::link && !two_hosts::possible()) {
+    if (what == kind::link && !two_hosts_possible) {
       std::printf("link     skipped: network namespaces need root and the ip command\n");
       continue;
     }
     for (const std::string& transport : o.transports) {
-      if (what == kind::link && transport != "tcp") continue;
+      if (transport == "net" ? !two_hosts_possible || what == kind::abort : what == kind::link) continue;
       tried = true;
       good = report(o, what, transport) && good;
     }
@@ -127,7 +129,8 @@ int main(int argc, char** argv) {
   o.with.rank_program = from_environment("CHORALE_ENDINGS_RANK");
   app.add_option("--kind", o.kinds, "Which endings; all if not given")
       ->check(CLI::IsMember(std::vector<std::string>(kind_names.begin(), kind_names.end())));
-  app.add_option("--transport", o.transports, "shm, tcp, or both")->check(CLI::IsMember({"shm", "tcp"}));
+  app.add_option("--transport", o.transports, "shm, tcp, net (two hosts, as root); all if not given")
+      ->check(CLI::IsMember({"shm", "tcp", "net"}));
   app.add_option("--runs", o.runs, "Of each kind and transport")->capture_default_str();
   app.add_option("--seed", o.seed, "Of the first run")->capture_default_str();
   app.add_option("--operations", o.with.operations, "After the reset")->capture_default_str();

@@ -63,7 +63,7 @@ class run {
     plan p;
     p.what = what;
     p.seed = seed;
-    p.ranks = what == kind::link ? 4 : static_cast<std::int32_t>(2 + random_() % 4);
+    p.ranks = transport == "net" ? 4 : static_cast<std::int32_t>(2 + random_() % 4);
     p.victim = what == kind::link ? chorale::no_rank
                                   : static_cast<rank_t>(random_() % static_cast<std::uint64_t>(p.ranks));
     p.at = 2 + random_() % 30;
@@ -103,7 +103,7 @@ class run {
     variables.push_back(plan_.what == kind::link ? "CHORALE_BOOTSTRAP_TIMEOUT=5"
                                                  : "CHORALE_BOOTSTRAP_TIMEOUT=20");
     if (plan_.what == kind::stop || plan_.what == kind::busy) variables.push_back("CHORALE_PEER_TIMEOUT=1");
-    if (plan_.what != kind::link) {
+    if (transport_ != "net") {
       std::vector<std::string> command{with_.tool, "run", "-n", std::to_string(plan_.ranks)};
       if (plan_.what != kind::abort) command.insert(command.end(), {"--on-loss", "continue"});
       command.insert(command.end(), {"--", with_.rank_program});

@@ -21,7 +21,8 @@ struct outcome {
   std::vector<double> resets_ms;
 };
 
-/// Seed, kind and transport ("shm" or "tcp") say everything about the run. Any thread.
+/// Seed, kind and transport ("shm", "tcp", or "net": two hosts with two ranks each) say everything about the
+/// run. Any thread.
 [[nodiscard]] outcome run_once(const settings& with, kind what, const std::string& transport,
                                std::uint64_t seed);
 
