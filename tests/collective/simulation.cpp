@@ -1,8 +1,5 @@
-#include "simulation.hpp"
-
-#include "rig.hpp"
+#include "simulated_run.hpp"
 #include <chorale/async/sleep.hpp>
-#include <chorale/async/virtual_backend.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,89 +13,9 @@ using namespace std::chrono_literals;
 constexpr duration longest = 10s;
 /// How long a guard waits for a sign of life.
 constexpr std::uint64_t peer_timeout_ticks = 2'000'000;
-constexpr duration link_grace = 100ms;
 
 /// With more ranks only those are polled of whom something is due.
 constexpr rank_t engine_polls_up_to = 16;
-
-constexpr float poison = 1 << 20;    // what a disagreeing rank contributes
-constexpr float poisoned = 1 << 18;  // sums of honest values stay far below
-constexpr float scribble = -7777;    // what an owner writes into a buffer that is its own again
-
-std::uint64_t value_of(rank_t r, std::size_t call, std::size_t i) {
-  return (static_cast<std::uint64_t>(r) * 31 + call * 17 + i * 7) & 63;
-}
-
-struct call_state_of_rank {
-  std::vector<float> in;
-  std::vector<float> out;  // empty: in place
-  std::optional<started> running;
-  bool scribbled = false;
-  time_point expires = never;
-  [[nodiscard]] std::vector<float>& result() { return out.empty() ? in : out; }
-};
-
-class simulation {
- public:
-  simulation(const scenario& s, plan_store& plans, planted bug);
-  ~simulation();
-  judgement run(bool print_trace);
-
- private:
-  struct fault_state {
-    bool happened = false;
-    time_point from = never;  // deadlines
-  };
-  struct limit : timer {
-    explicit limit(simulation& s) noexcept : timer{fired}, self{s} {}
-    static void fired(operation& op) noexcept { static_cast<limit&>(op).self.give_up(); }
-    simulation& self;
-  };
-
-  static task<void> everybody(simulation& self);
-  static task<void> live(simulation& self, rank_t me);
-  static task<void> await_call(simulation& self, rank_t me, std::size_t index);
-  static task<void> keep(started op, std::optional<result<void>>& into);
-  static task<void> be_struck(simulation& self, std::size_t fault);
-  static task<void> say_goodbye(simulation& self, rank_t me, fault_state& fate);
-
-  void prepare(rank_t me, std::size_t index);
-  void start(rank_t me, std::size_t index);
-  std::vector<std::size_t> draw_order(rank_t me, seeded_random& dice) const;
-  [[nodiscard]] const planned_fault* fault_at(rank_t me, std::size_t index, fault_kind kind) const;
-  fault_state& state_of(const planned_fault& f) {
-    return fates_[static_cast<std::size_t>(&f - script_.faults.data())];
-  }
-
-  void judge(rank_t me, std::size_t index, const result<void>& outcome);
-  void judge_success(rank_t me, std::size_t index);
-  bool explains(const planned_fault& f, rank_t me, std::size_t index, const error& why);
-  bool lane_fault_explains(const planned_fault& f, rank_t me, std::size_t index, const error& why);
-  void judge_leftovers();
-  void complain(rank_t me, std::size_t index, const std::string& what);
-  void give_up() noexcept;
-  bool inspect(rank_t from, rank_t to, frame_header& header);
-
-  [[nodiscard]] call_state_of_rank& state(rank_t r, std::size_t index) {
-    return calls_[static_cast<std::size_t>(r) * script_.calls.size() + index];
-  }
-  [[nodiscard]] core& on(rank_t r) { return *cores_[static_cast<std::size_t>(r)]; }
-
-  const scenario& script_;
-  plan_store& plans_;
-  planted bug_;
-  engine loop_{std::make_unique<virtual_backend>()};
-  simulated_network net_;
-  std::vector<std::unique_ptr<core>> cores_;
-  std::optional<simulated_guard> guard_;
-  std::vector<call_state_of_rank> calls_;  // by rank, then call
-  std::vector<fault_state> fates_;
-  std::vector<rank_t> callers_;  // by call: ranks that made it
-  judgement judgement_;
-  limit limit_{*this};
-  bool hung_ = false;
-  bool lane_revoke_lost_ = false;
-};
 
 simulated_conditions conditions_of(const scenario& s, planted bug) {
   simulated_conditions c = s.conditions;
@@ -106,7 +23,9 @@ simulated_conditions conditions_of(const scenario& s, planted bug) {
   return c;
 }
 
-simulation::simulation(const scenario& s, plan_store& plans, planted bug)
+}  // namespace
+
+simulated_run::simulated_run(const scenario& s, plan_store& plans, planted bug)
     : script_{s},
       plans_{plans},
       bug_{bug},
@@ -141,7 +60,7 @@ simulation::simulation(const scenario& s, plan_store& plans, planted bug)
   guard_.emplace(net_, std::move(guards));
 }
 
-simulation::~simulation() {
+simulated_run::~simulated_run() {
   auto& kept = plans_[script_.ranks];
   kept.clear();
   for (auto& c : cores_) kept.push_back(std::move(c->plans()));
@@ -149,7 +68,7 @@ simulation::~simulation() {
 
 // The ranks.
 
-void simulation::prepare(rank_t me, std::size_t index) {
+void simulated_run::prepare(rank_t me, std::size_t index) {
   seeded_random dice{script_.seed * 64 + static_cast<std::uint64_t>(me) * 7919 + index};
   auto& mine = state(me, index);
   const call what = call_of(script_, me, index);
@@ -164,13 +83,13 @@ void simulation::prepare(rank_t me, std::size_t index) {
   if (what.kind == collective_kind::all_reduce && dice.one_in(2)) mine.out.assign(what.count, -1);
 }
 
-const planned_fault* simulation::fault_at(rank_t me, std::size_t index, fault_kind kind) const {
+const planned_fault* simulated_run::fault_at(rank_t me, std::size_t index, fault_kind kind) const {
   for (const planned_fault& f : script_.faults)
     if (f.kind == kind && f.rank == me && f.call == index) return &f;
   return nullptr;
 }
 
-void simulation::start(rank_t me, std::size_t index) {
+void simulated_run::start(rank_t me, std::size_t index) {
   auto& mine = state(me, index);
   call what = call_of(script_, me, index);
   if (what.kind == collective_kind::all_reduce || what.sending)
@@ -199,7 +118,7 @@ void simulation::start(rank_t me, std::size_t index) {
 }
 
 /// The rank's calls in an order of its own that keeps every lane's.
-std::vector<std::size_t> simulation::draw_order(rank_t me, seeded_random& dice) const {
+std::vector<std::size_t> simulated_run::draw_order(rank_t me, seeded_random& dice) const {
   std::map<std::uint64_t, std::vector<std::size_t>> by_lane;
   std::size_t last = script_.calls.size();
   for (const planned_fault& f : script_.faults)
@@ -216,7 +135,7 @@ std::vector<std::size_t> simulation::draw_order(rank_t me, seeded_random& dice) 
   return order;
 }
 
-task<void> simulation::live(simulation& self, rank_t me) {
+task<void> simulated_run::live(simulated_run& self, rank_t me) {
   seeded_random dice{self.script_.seed * 1024 + static_cast<std::uint64_t>(me)};
   const std::vector<std::size_t> order = self.draw_order(me, dice);
   std::vector<lane_state*> lanes;
@@ -274,7 +193,7 @@ task<void> simulation::live(simulation& self, rank_t me) {
     for (lane_state* lane : lanes) self.on(me).close_handle(*lane);
 }
 
-task<void> simulation::say_goodbye(simulation& self, rank_t me, fault_state& fate) {
+task<void> simulated_run::say_goodbye(simulated_run& self, rank_t me, fault_state& fate) {
   core& mine = self.on(me);
   // As an epoch does: what waits for room goes out first, for a moment at most.
   for (int turn = 0; turn < 200; ++turn) {
@@ -291,12 +210,12 @@ task<void> simulation::say_goodbye(simulation& self, rank_t me, fault_state& fat
                                  std::min<std::uint64_t>(self.script_.hop_ticks, 50'000));
 }
 
-task<void> simulation::keep(started op, std::optional<result<void>>& into) {
+task<void> simulated_run::keep(started op, std::optional<result<void>>& into) {
   result<void> outcome = co_await as_result(std::move(op));
   into.emplace(std::move(outcome));
 }
 
-task<void> simulation::await_call(simulation& self, rank_t me, std::size_t index) {
+task<void> simulated_run::await_call(simulated_run& self, rank_t me, std::size_t index) {
   auto& mine = self.state(me, index);
   const environment& here = co_await this_environment{};
   std::optional<result<void>> outcome;
@@ -318,7 +237,7 @@ task<void> simulation::await_call(simulation& self, rank_t me, std::size_t index
 
 // Accidents.
 
-task<void> simulation::be_struck(simulation& self, std::size_t index) {
+task<void> simulated_run::be_struck(simulated_run& self, std::size_t index) {
   const planned_fault& f = self.script_.faults[index];
   co_await sleep_for(static_cast<std::int64_t>(f.ticks) * simulated_tick);
   self.fates_[index].happened = true;
@@ -350,7 +269,7 @@ task<void> simulation::be_struck(simulation& self, std::size_t index) {
     self.guard_->witnesses(r, f.rank, cause, at_least + 1 + self.net_.random().below(self.script_.hop_ticks));
 }
 
-task<void> simulation::everybody(simulation& self) {
+task<void> simulated_run::everybody(simulated_run& self) {
   const environment& here = co_await this_environment{};
   scope all{here};
   for (rank_t r = 0; r < self.script_.ranks; ++r) all.spawn(live(self, r));
@@ -363,7 +282,7 @@ task<void> simulation::everybody(simulation& self) {
   co_await sleep_for(5ms);  // what is still under way arrives, and must do no harm
 }
 
-void simulation::give_up() noexcept {
+void simulated_run::give_up() noexcept {
   hung_ = true;
   std::string waiting;
   for (auto& c : cores_)
@@ -372,7 +291,7 @@ void simulation::give_up() noexcept {
   for (auto& c : cores_) c->revoke_all(error{errc::cancelled, "the simulation gave up"});
 }
 
-bool simulation::inspect(rank_t, rank_t to, frame_header& header) {
+bool simulated_run::inspect(rank_t, rank_t to, frame_header& header) {
   if (header.kind == frame_kind::lane_revoke) {
     if (bug_ == planted::lost_lane_revoke && !lane_revoke_lost_) return lane_revoke_lost_ = true, false;
     return true;
@@ -386,7 +305,7 @@ bool simulation::inspect(rank_t, rank_t to, frame_header& header) {
   return true;
 }
 
-judgement simulation::run(bool print_trace) {
+judgement simulated_run::run(bool print_trace) {
   if (print_trace) net_.trace().keep_records();
   loop_.arm(limit_, loop_.now() + longest);
   try {
@@ -402,123 +321,8 @@ judgement simulation::run(bool print_trace) {
   return std::move(judgement_);
 }
 
-// Judgement.
-
-void simulation::complain(rank_t me, std::size_t index, const std::string& what) {
-  if (hung_ || judgement_.complaints.size() > 10) return;
-  judgement_.complaints.push_back("rank " + std::to_string(me) + ", call " + std::to_string(index) + ": " +
-                                  what);
-}
-
-void simulation::judge(rank_t me, std::size_t index, const result<void>& outcome) {
-  const errc code = outcome ? errc::ok : outcome.error().code();
-  net_.trace().note(loop_.now(), me, simulated_event::ended, index << 8 | static_cast<std::uint64_t>(code));
-  auto& mine = state(me, index);
-  if (!fault_at(me, index, fault_kind::mismatch))
-    for (const float x : mine.result())
-      if (x > poisoned) {
-        complain(me, index, "a disagreeing rank's data was used");
-        break;
-      }
-  if (outcome) {
-    ++judgement_.successes;
-    return judge_success(me, index);
-  }
-  ++judgement_.failures;
-  for (const planned_fault& f : script_.faults)
-    if (explains(f, me, index, outcome.error())) return;
-  complain(me, index, "nothing that happened explains this: " + outcome.error().message());
-}
-
-void simulation::judge_success(rank_t me, std::size_t index) {
-  const planned_call& c = script_.calls[index];
-  if (c.collective() && callers_[index] != script_.ranks)
-    complain(me, index,
-             "it succeeded although only " + std::to_string(callers_[index]) + " ranks had called it");
-  auto& got = state(me, index).result();
-  if (c.kind == collective_kind::message && me == c.to) {
-    for (std::size_t i = 0; i < got.size(); ++i)
-      if (got[i] != static_cast<float>(value_of(c.from, index, i)))
-        return complain(me, index, "element " + std::to_string(i) + " is " + std::to_string(got[i]));
-    return;
-  }
-  if (c.kind != collective_kind::all_reduce) return;
-  float expected[64] = {};
-  for (std::size_t i = 0; i < 64; ++i)
-    for (rank_t r = 0; r < script_.ranks; ++r) expected[i] += static_cast<float>(value_of(r, index, i));
-  for (std::size_t i = 0; i < got.size(); ++i)
-    if (got[i] != expected[i % 64])
-      return complain(me, index,
-                      "element " + std::to_string(i) + " is " + std::to_string(got[i]) + ", not " +
-                          std::to_string(expected[i % 64]));
-}
-
-bool simulation::lane_fault_explains(const planned_fault& f, rank_t me, std::size_t index, const error& why) {
-  if (script_.calls[f.call].lane != script_.calls[index].lane) return false;
-  const fault_state& fate = state_of(f);
-  static constexpr errc codes[] = {errc::timed_out, errc::cancelled, errc::dropped, errc::mismatch};
-  const bool happened = f.kind == fault_kind::deadline ? loop_.now() >= fate.from : fate.happened;
-  if (!happened) return false;
-  // What a rank calls by mistake may be something that it cannot do at all.
-  if (f.kind == fault_kind::mismatch && me == f.rank && index == f.call && why == errc::unsupported)
-    return true;
-  const bool its_own = why.culprit() == no_rank && me == f.rank;
-  const bool named = why.culprit() == f.rank ||
-                     (f.kind == fault_kind::mismatch &&
-                      why.detail().find("rank " + std::to_string(f.rank) + " called") != std::string::npos);
-  if (!its_own && !named) return false;
-  if (why == errc::revoked) return true;
-  // Messages of several pairs share their numbers, so that the one that failed may not be this one.
-  return why.code() == codes[static_cast<std::size_t>(f.kind)] &&
-         (index == f.call || !script_.calls[index].collective());
-}
-
-bool simulation::explains(const planned_fault& f, rank_t me, std::size_t index, const error& why) {
-  if (f.kind < fault_kind::death) return lane_fault_explains(f, me, index, why);
-  const bool names_other = f.kind == fault_kind::cut && why.culprit() == f.other;
-  if (!state_of(f).happened || (why.culprit() != f.rank && !names_other)) return false;
-  if (why == errc::revoked) return true;
-  // A broken link is given as the cause only when guards take longer than the patience of communicators.
-  const bool slow_guards = static_cast<std::int64_t>(script_.hop_ticks) * 5 * simulated_tick > link_grace;
-  switch (f.kind) {
-    case fault_kind::death:
-      return why == errc::peer_lost || (why == errc::link_lost && !f.silent && slow_guards);
-    case fault_kind::freeze:
-      return why == errc::peer_unresponsive;
-    case fault_kind::cut:
-      return why == errc::link_lost;
-    case fault_kind::leave:
-      // Where something else ended the leaver's call before, it left without it.
-      return why == errc::peer_left && (index > f.call || script_.faults.size() > 1);
-    default:
-      return false;
-  }
-}
-
-void simulation::judge_leftovers() {
-  if (hung_) return;
-  for (rank_t r = 0; r < script_.ranks; ++r) {
-    for (std::size_t i = 0; i < script_.calls.size(); ++i) {
-      auto& mine = state(r, i);
-      if (!mine.scribbled) continue;
-      for (const auto* buffer : {&mine.in, &mine.out})
-        if (std::ranges::any_of(*buffer, [](float x) { return x != scribble; }))
-          complain(r, i, "its buffer was written after its end");
-    }
-    if (!script_.faults.empty()) continue;
-    for (rank_t other = 0; other < script_.ranks; ++other) {
-      if (other == r) continue;
-      pair& link = on(r).link_to(other);
-      if (link.outstanding() != 0 || link.early_arrivals() != 0)
-        complain(r, 0, "something is left over in the pair with rank " + std::to_string(other));
-    }
-  }
-}
-
-}  // namespace
-
 judgement play(const scenario& s, plan_store& plans, planted bug, bool print_trace) {
-  simulation one{s, plans, bug};
+  simulated_run one{s, plans, bug};
   return one.run(print_trace);
 }
 
