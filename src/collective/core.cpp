@@ -259,8 +259,8 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
     return &op;
   }
   if (what.expires != never) loop_.arm(op.expiry_, what.expires);
-  // Only a message knows before it begins whom it needs.
-  if (what.kind == collective_kind::message && departed(what.peer)) {
+  // A receive is looked at after it has begun: the message may be here already.
+  if (what.kind == collective_kind::message && what.sending && departed(what.peer)) {
     end_for_want_of(op, what.peer);
     return &op;
   }

@@ -93,6 +93,34 @@ BOOST_AUTO_TEST_CASE(messages_between_others_go_on_and_calls_that_come_after_mat
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_message_sent_before_leaving_is_received_after) {
+  ranks all{loop, 2, medium::shm};
+  std::vector<error> too_late(1);
+  auto body = [&](core& on, rank_t r) -> task<void> {
+    return [](ranks& every, core& c, rank_t rank, std::span<float> values, error& ended,
+              error& none) -> task<void> {
+      if (rank == 0) {
+        auto sent = co_await as_result(place(c, message_of(values.first(20), 1, true)));
+        if (!sent) ended = sent.error();
+        tell_that_rank_0_left(every);
+        co_return;
+      }
+      task<void> pause = sleep_for(10ms);  // the message and the news of the leaving are here by then
+      co_await std::move(pause);
+      auto came = co_await as_result(place(c, message_of(values.first(20), 0, false)));
+      if (!came) ended = came.error();
+      auto another = co_await as_result(place(c, message_of(values.first(20), 0, false)));
+      if (!another) none = another.error();
+    }(all, on, r, data[static_cast<std::size_t>(r)], outcomes[static_cast<std::size_t>(r)], too_late[0]);
+  };
+  data[0].assign(data[0].size(), 7);
+  all.run(body);
+  BOOST_TEST(!outcomes[0], outcomes[0].message());
+  BOOST_TEST(!outcomes[1], outcomes[1].message());
+  BOOST_TEST(data[1][19] == 7.0F);
+  BOOST_TEST((too_late[0] == errc::peer_left), too_late[0].message());
+}
+
 BOOST_AUTO_TEST_CASE(a_lane_that_a_peer_ended_before_its_first_use_here_says_why) {
   for (const medium over : media) {
     ranks all{loop, 2, over};
