@@ -27,7 +27,7 @@ struct options {
   std::vector<std::string> transports{"shm", "tcp", "net"};
   std::uint64_t runs = 50;
   std::uint64_t seed = 1;
-  int at_once = 12;
+  int at_once = 25;
 };
 
 struct total {
@@ -47,7 +47,9 @@ bool mostly_waits(kind k) { return k == kind::stop || k == kind::busy; }
 /// Endings that take seconds each are few unless they were asked for by name.
 std::uint64_t runs_of(kind k, const std::string& transport, const options& o) {
   if (!o.kinds.empty()) return o.runs;
-  const std::uint64_t most = k == kind::link ? 3 : transport == "net" ? 3 : k == kind::busy ? 12 : o.runs;
+  std::uint64_t most = o.runs;
+  if (k == kind::busy || k == kind::fork) most = 12;
+  if (transport == "net") most = k == kind::busy || k == kind::stop ? 1 : 3;
   return std::min(o.runs, most);
 }
 
