@@ -76,6 +76,12 @@ void check_case(rank_t n, std::size_t count, medium over, selection_settings set
   }
 }
 
+#ifdef CHORALE_SANITIZED
+constexpr int random_cases = 40;
+#else
+constexpr int random_cases = 300;
+#endif
+
 constexpr algorithm_kind algorithms[] = {algorithm_kind::automatic, algorithm_kind::tiny,
                                          algorithm_kind::recursive_doubling, algorithm_kind::slice_owner,
                                          algorithm_kind::ring};
@@ -99,7 +105,7 @@ BOOST_AUTO_TEST_CASE(random_calls) {
   const auto seed = static_cast<std::uint32_t>(std::random_device{}());
   BOOST_TEST_MESSAGE("seed " << seed);
   std::mt19937 random{seed};
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < random_cases; ++i) {
     const auto pick = [&](auto... options) {
       const std::initializer_list<std::common_type_t<decltype(options)...>> list{options...};
       return *(list.begin() + random() % list.size());

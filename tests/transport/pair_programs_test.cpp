@@ -11,6 +11,12 @@
 namespace chorale {
 namespace {
 
+#ifdef CHORALE_SANITIZED
+constexpr int slower = 20;
+#else
+constexpr int slower = 1;
+#endif
+
 using testing::joined;
 using testing::medium;
 using testing::test_receive;
@@ -155,9 +161,9 @@ void run_programs(medium m, std::uint64_t first, std::uint64_t count) {
 
 BOOST_AUTO_TEST_SUITE(pair_programs)
 
-BOOST_AUTO_TEST_CASE(over_shared_memory) { run_programs(medium::shm, 1, 6000); }
-BOOST_AUTO_TEST_CASE(over_socket_pairs) { run_programs(medium::socket_pair, 10'001, 3000); }
-BOOST_AUTO_TEST_CASE(over_tcp) { run_programs(medium::loopback, 20'001, 1000); }
+BOOST_AUTO_TEST_CASE(over_shared_memory) { run_programs(medium::shm, 1, 6000 / slower); }
+BOOST_AUTO_TEST_CASE(over_socket_pairs) { run_programs(medium::socket_pair, 10'001, 3000 / slower); }
+BOOST_AUTO_TEST_CASE(over_tcp) { run_programs(medium::loopback, 20'001, 1000 / slower); }
 
 BOOST_AUTO_TEST_SUITE_END()
 
