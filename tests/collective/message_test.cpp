@@ -94,7 +94,11 @@ BOOST_AUTO_TEST_CASE(lanes_in_opposite_orders_with_large_messages) {
     engine loop{no_spin};
     const rank_t n = 3;
     ranks all{loop, n, over};
-    constexpr std::size_t lanes = 20, count = 1u << 20;  // 4 MiB: several times a pair's ring
+#ifdef CHORALE_SANITIZED
+    constexpr std::size_t lanes = 5, count = 1u << 19;  // 2 MiB: twice a pair's ring
+#else
+    constexpr std::size_t lanes = 20, count = 1u << 20;  // 4 MiB: four times a pair's ring
+#endif
     std::vector<std::vector<std::vector<float>>> data(
         n, std::vector<std::vector<float>>(lanes, std::vector<float>(count, 1)));
     auto body = [&](core& on, rank_t r) -> task<void> {

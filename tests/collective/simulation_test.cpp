@@ -16,9 +16,9 @@ using namespace chorale::testing;
 namespace {
 
 #ifdef CHORALE_SANITIZED
-constexpr std::uint64_t seeds = 60;
+constexpr std::uint64_t usual_seeds = 60;
 #else
-constexpr std::uint64_t seeds = 1000;
+constexpr std::uint64_t usual_seeds = 1000;
 #endif
 constexpr std::uint64_t seeds_of_a_planted_fault = 1000;
 
@@ -83,9 +83,9 @@ void check_found(const char* name, planted bug) {
 
 BOOST_AUTO_TEST_SUITE(simulation)
 
-BOOST_AUTO_TEST_CASE(few_ranks) { play_all("few_ranks", number_in("CHORALE_SIM_SEEDS", seeds), 2, 12); }
+BOOST_AUTO_TEST_CASE(few_ranks) { play_all("few_ranks", number_in("CHORALE_SIM_SEEDS", usual_seeds), 2, 12); }
 
-BOOST_AUTO_TEST_CASE(ranks_64) { play_all("ranks_64", number_in("CHORALE_SIM_SEEDS", seeds), 64, 64); }
+BOOST_AUTO_TEST_CASE(ranks_64) { play_all("ranks_64", number_in("CHORALE_SIM_SEEDS", usual_seeds), 64, 64); }
 
 BOOST_AUTO_TEST_CASE(the_same_seed_gives_the_same_trace) {
   plan_store plans;

@@ -21,8 +21,8 @@ using namespace chorale::schedule;
 using chorale::rank_t;
 
 #ifdef CHORALE_TEST_SANITIZED
-constexpr rank_t every_size_up_to = 34;
-constexpr rank_t one_large_size = 150;
+constexpr rank_t every_size_up_to = 13;
+constexpr rank_t one_large_size = 40;
 #else
 constexpr rank_t every_size_up_to = 130;
 constexpr rank_t one_large_size = 1000;
