@@ -91,6 +91,8 @@ engine::~engine() {
     io_->wait(now() + std::chrono::milliseconds{10}, ready_);
     run_ready();
   }
+  // Or have been given back and not heard of it yet.
+  while (!ready_.empty() && !io_->stuck()) run_ready();
   // After a simulated deadlock the waiting coroutines are given up, with all that they hold.
   assert((io_->stuck() || (!pollers_ && timers_.empty() && io_->outstanding() == 0)) &&
          "an engine is destroyed with operations in flight");
