@@ -201,6 +201,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
     bool acted = false;
   };
   std::vector<departure> departures_;
+  rank_t departed_count_ = 0;  // how many of them were acted on
   std::atomic<bool> departures_pending_{false};
   struct patience : timer {
     explicit patience(core& s) noexcept : timer{fired}, self{s} {}

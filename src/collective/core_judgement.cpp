@@ -1,0 +1,151 @@
+// Arrivals are judged, and what fails one lane ends that lane.
+#include <chorale/collective/core.hpp>
+
+#include <utility>
+
+namespace chorale {
+namespace {
+
+std::string who_called(rank_t a, const signature& called_a, rank_t b, const signature& called_b) {
+  return "rank " + std::to_string(a) + " called " + describe(called_a) + " where rank " + std::to_string(b) +
+         " called " + describe(called_b);
+}
+
+}  // namespace
+
+// Arrivals.
+
+in_flight* core::find(const lane_state& lane, rank_t from, const frame_header& header) const noexcept {
+  const bool message = (header.ticket & message_ticket) != 0;
+  const bool for_sender = header.kind == frame_kind::ready;
+  for (in_flight* op = lane.first; op; op = op->next_) {
+    if (op->ticket_ != header.ticket) continue;
+    if (!message || (op->what_.peer == from && op->what_.sending == for_sender)) return op;
+  }
+  return nullptr;
+}
+
+verdict core::judge(rank_t from, const frame_header& header) noexcept {
+  if (cause_) return verdict::refused;
+  const auto known = lanes_.find(header.lane);
+  if (known == lanes_.end()) return ended_keys_.contains(header.lane) ? verdict::refused : verdict::current;
+  lane_state& lane = *known->second;
+  if (lane.ended()) return verdict::refused;
+  const bool message = (header.ticket & message_ticket) != 0;
+  if (!message && header.ticket >= lane.short_from) return verdict::refused;
+  if (const in_flight* op = find(lane, from, header)) {
+    if (op->signature_ == header.call) return verdict::current;
+    mismatch(lane, header.ticket, op->signature_, from, header.call);
+    return verdict::refused;
+  }
+  if (message || header.ticket >= lane.next_ticket) return verdict::current;
+  const auto& past = lane.history[header.ticket % lane.history.size()];
+  if (past.ticket > header.ticket) return verdict::refused;  // long over
+  if (past.ticket < header.ticket) return verdict::current;  // taken and not started yet
+  if (!(past.call == header.call)) mismatch(lane, header.ticket, past.call, from, header.call);
+  return verdict::refused;
+}
+
+bool core::judge_early(in_flight& op) noexcept {
+  for (auto& link : pairs_) {
+    if (!link) continue;
+    const frame_header* differs = nullptr;
+    link->early(op.lane_->key, op.ticket_, [&](const frame_header& h) {
+      if (find(*op.lane_, link->peer(), h) == &op && !(h.call == op.signature_)) differs = &h;
+    });
+    if (!differs) continue;
+    const signature theirs = differs->call;  // the early arrivals go with the lane
+    mismatch(*op.lane_, op.ticket_, op.signature_, link->peer(), theirs);
+    return false;
+  }
+  return true;
+}
+
+// Failure of a lane.
+
+void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket,
+                    const error& elsewhere) noexcept {
+  if (lane.ended()) return;
+  const bool known_here = lane.handles != 0;  // else it waits for its first handle, to say why it ended
+  lane.handles += known_here ? 1 : 0;         // stays while we are in here
+  lane.cause = at_ticket;
+  lane.cause_ticket = ticket;
+  while (lane.first) finish(*lane.first, lane.first->ticket_ == ticket ? at_ticket : elsewhere);
+  for (auto& link : pairs_)
+    if (link) link->forget_lane(lane.key);
+  if (known_here) close_handle(lane);
+}
+
+void core::tell_lane_ended(const lane_state& lane, std::uint64_t ticket,
+                           const lane_revoke_body& body) noexcept {
+  for (auto& link : pairs_)
+    if (link) link->send_lane_revoke(lane.key, ticket, body);
+}
+
+void core::revoke_lane(lane_state& lane, std::uint64_t ticket, errc cause) noexcept {
+  if (cause_ || lane.ended()) return;
+  lane_revoke_body body;
+  body.cause = static_cast<std::int32_t>(cause);
+  body.culprit = body.origin = rank_;
+  tell_lane_ended(lane, ticket, body);
+  const error why{cause};
+  end_lane(lane, ticket, why, error{errc::revoked, "the lane ended: " + why.message()});
+}
+
+void core::mismatch(lane_state& lane, std::uint64_t ticket, const signature& ours, rank_t other,
+                    const signature& theirs) noexcept {
+  lane_revoke_body body;
+  body.cause = static_cast<std::int32_t>(errc::mismatch);
+  body.culprit = other;
+  body.origin = body.other = rank_;
+  body.culprit_call = theirs;
+  body.other_call = ours;
+  const error why{errc::mismatch, who_called(rank_, ours, other, theirs), other};
+  tell_lane_ended(lane, ticket, body);
+  end_lane(lane, ticket, why, error{errc::revoked, "the lane ended: " + why.message(), other});
+}
+
+void core::lane_revoked(rank_t from, const frame_header& header, const lane_revoke_body& body) noexcept {
+  if (cause_ || ended_keys_.contains(header.lane)) return;
+  lane_state& lane = lane_of(header.lane);
+  const auto cause = static_cast<errc>(body.cause);
+  if (cause == errc::peer_left) return collectives_end(lane, header.ticket, body.culprit);
+  const std::string detail =
+      cause == errc::mismatch ? who_called(body.other, body.other_call, body.culprit, body.culprit_call)
+                              : "rank " + std::to_string(from) + " ended lane " + std::to_string(header.lane);
+  const error why{cause, detail, body.culprit};
+  end_lane(lane, header.ticket, why, error{errc::revoked, "the lane ended: " + why.message(), body.culprit});
+}
+
+// A rank that left.
+
+void core::end_for_want_of(in_flight& op, rank_t gone) noexcept {
+  if ((op.ticket_ & message_ticket) != 0) return finish(op, error{errc::peer_left, {}, gone});
+  // Ranks that wait for this one and not for the one that left learn of it here.
+  lane_revoke_body body;
+  body.cause = static_cast<std::int32_t>(errc::peer_left);
+  body.culprit = gone;
+  body.origin = rank_;
+  const std::uint64_t ticket = op.ticket_;
+  lane_state& lane = *op.lane_;
+  tell_lane_ended(lane, ticket, body);
+  collectives_end(lane, ticket, gone);
+  finish(op, error{errc::peer_left, {}, gone});
+}
+
+void core::collectives_end(lane_state& lane, std::uint64_t ticket, rank_t gone) noexcept {
+  if (lane.ended() || ticket >= lane.short_from) return;
+  lane.short_from = ticket;
+  lane.missing = gone;
+  if (!lane.first) return;
+  ++lane.handles;  // stays while we are in here
+  for (in_flight* op = lane.first; op;) {
+    in_flight* const next = op->next_;
+    if (!(op->ticket_ & message_ticket) && op->ticket_ >= ticket)
+      finish(*op, error{errc::peer_left, {}, gone});
+    op = next;
+  }
+  close_handle(lane);
+}
+
+}  // namespace chorale
