@@ -30,7 +30,11 @@ enum class reduction : std::uint8_t {
   min = 3,
   max = 4,
   avg = 5,
-  premul_sum = 6
+  premul_sum = 6,
+  bit_and = 7,
+  bit_or = 8,
+  bit_xor = 9,
+  user = 10,  ///< a function of the caller
 };
 
 /// Bytes of one element.
@@ -66,7 +70,8 @@ enum class reduction : std::uint8_t {
 }
 
 [[nodiscard]] constexpr std::string_view name_of(reduction op) noexcept {
-  constexpr std::string_view names[] = {"none", "sum", "prod", "min", "max", "avg", "premul_sum"};
+  constexpr std::string_view names[] = {"none",       "sum",     "prod",   "min",     "max", "avg",
+                                        "premul_sum", "bit_and", "bit_or", "bit_xor", "user"};
   const auto index = static_cast<std::size_t>(op);
   return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }

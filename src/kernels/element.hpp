@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/kernels/dtype.hpp>
+#include <chorale/kernels/small_float.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,15 @@ template <>
 inline constexpr dtype dtype_of<float> = dtype::f32;
 template <>
 inline constexpr dtype dtype_of<double> = dtype::f64;
+
+template <>
+inline constexpr dtype dtype_of<f16> = dtype::f16;
+template <>
+inline constexpr dtype dtype_of<bf16> = dtype::bf16;
+template <>
+inline constexpr dtype dtype_of<f8e4m3> = dtype::f8e4m3;
+template <>
+inline constexpr dtype dtype_of<f8e5m2> = dtype::f8e5m2;
 
 /// A type whose values can be sent.
 template <class T>
