@@ -22,6 +22,8 @@ std::string_view name_of(collective what) noexcept {
       return "scatter";
     case collective::scan:
       return "scan";
+    case collective::exscan:
+      return "exscan";
   }
   return "unknown collective";
 }
@@ -52,6 +54,11 @@ bool definition::reads_input(rank_t rank) const noexcept {
   return rank == root || (what != collective::broadcast && what != collective::scatter);
 }
 
+bool definition::writes_output(rank_t rank) const noexcept {
+  if (what == collective::exscan) return rank != 0;
+  return rank == root || (what != collective::reduce && what != collective::gather);
+}
+
 requirement definition::required(rank_t rank, std::uint32_t out_block) const noexcept {
   const std::uint32_t in_share = out_block % blocks;
   const auto share = static_cast<rank_t>(out_block / blocks);
@@ -75,6 +82,8 @@ requirement definition::required(rank_t rank, std::uint32_t out_block) const noe
       return {root, root + 1, my_share + out_block};
     case collective::scan:
       return {0, rank + 1, out_block};
+    case collective::exscan:
+      return {0, rank, out_block};
   }
   return {};
 }

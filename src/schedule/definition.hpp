@@ -1,9 +1,9 @@
 // What a collective means, block by block: the only thing the checker knows, and what generators must meet.
 //
 // A buffer is cut into blocks. The *unit* of a collective is cut into `blocks` of them: the whole vector for
-// all_reduce, reduce, broadcast and scan; one rank's share for the others, whose larger buffer is `ranks`
-// shares one after another. Every output block of every rank is the reduction of one input block over a run
-// of ranks; a run of one rank is a plain copy. Values only: nothing here owns, blocks or fails.
+// all_reduce, reduce, broadcast and the scans; one rank's share for the others, whose larger buffer is
+// `ranks` shares one after another. Every output block of every rank is the reduction of one input block over
+// a run of ranks; a run of one rank is a plain copy. Values only: nothing here owns, blocks or fails.
 #pragma once
 
 #include <chorale/async/error.hpp>
@@ -23,6 +23,7 @@ enum class collective : std::uint8_t {
   gather,
   scatter,
   scan,
+  exscan,  ///< rank r gets what ranks 0 … r − 1 make; rank 0's output is nobody's business
 };
 [[nodiscard]] std::string_view name_of(collective what) noexcept;
 
@@ -48,6 +49,8 @@ struct definition {
   [[nodiscard]] std::uint32_t out_blocks() const noexcept;
   /// Scatter's input at the root, say: other ranks have no input buffer to read.
   [[nodiscard]] bool reads_input(rank_t rank) const noexcept;
+  /// Gather's output at the root, say: other ranks have no output buffer to write.
+  [[nodiscard]] bool writes_output(rank_t rank) const noexcept;
   [[nodiscard]] requirement required(rank_t rank, std::uint32_t out_block) const noexcept;
 
   /// In place, input and output are views of one buffer: where (in blocks) each view starts at `rank`.

@@ -43,14 +43,37 @@ enum class fold_style : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(fold_style fold) noexcept;
 
+/// Where an owner's running fold lives.
+enum class partial_sums : std::uint8_t {
+  in_output,        ///< as elements, where the result goes
+  in_accumulators,  ///< in scratch that lowering widens (see plan.hpp); rounded once, at the end
+};
+
 /// Rank r owns slice r: everyone sends its part there, r folds and sends the result to everyone.
-[[nodiscard]] result<algorithm> slice_owner_all_reduce(rank_t ranks, fold_style fold = fold_style::staged);
-[[nodiscard]] result<algorithm> slice_owner_reduce_scatter(rank_t ranks,
-                                                           fold_style fold = fold_style::staged);
+[[nodiscard]] result<algorithm> slice_owner_all_reduce(rank_t ranks, fold_style fold = fold_style::staged,
+                                                       partial_sums sums = partial_sums::in_output);
+[[nodiscard]] result<algorithm> slice_owner_reduce_scatter(rank_t ranks, fold_style fold = fold_style::staged,
+                                                           partial_sums sums = partial_sums::in_output);
+/// As above, but the results go to the root alone; sums are always in accumulators.
+[[nodiscard]] result<algorithm> slice_owner_reduce(rank_t ranks, rank_t root,
+                                                   fold_style fold = fold_style::staged);
 /// Up the ranks to the sum and back down: for vectors long enough to be cut into many more pieces than ranks.
 [[nodiscard]] result<algorithm> chain_all_reduce(rank_t ranks);
 
-/// Everyone sends its share to everyone.
+/// Up the ranks, and from the last one to the root: the left fold for every root.
+[[nodiscard]] result<algorithm> chain_reduce(rank_t ranks, rank_t root);
+/// From the root up the ranks and around.
+[[nodiscard]] result<algorithm> chain_broadcast(rank_t ranks, rank_t root);
+[[nodiscard]] result<algorithm> chain_scan(rank_t ranks);
+[[nodiscard]] result<algorithm> chain_exscan(rank_t ranks);
+
+[[nodiscard]] result<algorithm> binomial_broadcast(rank_t ranks, rank_t root);
+[[nodiscard]] result<algorithm> binomial_reduce(rank_t ranks, rank_t root);
+
+/// Straight from whoever has a share to whoever wants it.
 [[nodiscard]] result<algorithm> direct_all_gather(rank_t ranks);
+[[nodiscard]] result<algorithm> direct_gather(rank_t ranks, rank_t root);
+[[nodiscard]] result<algorithm> direct_scatter(rank_t ranks, rank_t root);
+[[nodiscard]] result<algorithm> direct_all_to_all(rank_t ranks);
 
 }  // namespace chorale::schedule

@@ -13,12 +13,23 @@ namespace {
 /// Scratch blocks begin on cache lines, unless a step treats several as one run of memory.
 constexpr std::uint64_t scratch_alignment = 64;
 
-/// The memory a step moves, in elements. Length 0: the step is dropped.
-struct moved_memory {
-  std::uint64_t src = 0;
-  std::uint64_t dst = 0;
-  std::uint64_t length = 0;
+/// A run of elements somewhere, each `width` bytes.
+struct place {
+  std::uint64_t begin = 0;   ///< bytes
+  std::uint64_t length = 0;  ///< elements
+  std::uint64_t width = 0;
 };
+
+/// The memory a step moves. Length 0: the step is dropped.
+struct moved_memory {
+  place src;
+  place dst;
+  std::uint64_t length = 0;  ///< elements
+};
+
+[[nodiscard]] std::uint64_t up_to_multiple(std::uint64_t x, std::uint64_t of) {
+  return (x + of - 1) / of * of;
+}
 
 [[nodiscard]] std::uint64_t cut_at(std::uint64_t length, std::uint32_t piece, std::uint32_t pieces) {
   return length / pieces * piece + std::min<std::uint64_t>(piece, length % pieces);
@@ -29,13 +40,15 @@ class lowerer {
   lowerer(const algorithm& schedule, rank_t rank, const block_map& blocks, const lowering_options& options)
       : schedule_{schedule}, options_{options}, blocks_{blocks}, program_{schedule.program(rank)} {
     plan_.rank = rank;
+    plan_.element_bytes = options.element_bytes;
+    plan_.accumulator_bytes = std::max(options.element_bytes, options.accumulator_bytes);
   }
 
   result<plan> run() {
     if (auto fault = lay_out_scratch()) return *fault;
     const auto count = static_cast<step_index>(program_.steps().size());
     for (step_index i = 0; i < count; ++i) {
-      if (auto fault = place(i)) return *fault;
+      if (auto fault = place_step(i)) return *fault;
     }
     if (std::uint64_t{count} * options_.pieces > std::numeric_limits<step_index>::max())
       return error{errc::invalid_argument, schedule_.name() + ": " + std::to_string(options_.pieces) +
@@ -57,10 +70,12 @@ class lowerer {
         schedule_.name() + ": " + describe(plan_.rank, i, program_.steps()[i]) + " " + std::move(what)};
   }
 
+  [[nodiscard]] std::uint64_t width_of(const scratch_shape& shape) const {
+    return shape.content == scratch_content::running_fold ? plan_.accumulator_bytes : plan_.element_bytes;
+  }
+
   std::optional<error> lay_out_scratch() {
-    const std::uint64_t line = schedule_.unit() == step_unit::run_of_blocks
-                                   ? 1
-                                   : std::max<std::uint64_t>(1, scratch_alignment / options_.element_bytes);
+    const bool runs = schedule_.unit() == step_unit::run_of_blocks;
     std::uint64_t end = 0;
     for (const scratch_shape& shape : program_.scratch()) {
       const auto length = length_of(shape);
@@ -72,10 +87,12 @@ class lowerer {
                               ? " serves blocks of any size: use a count that is a multiple of " +
                                     std::to_string(schedule_.what().blocks) + " and grain 1"
                               : " is shaped like a block that does not exist: correct the generator")};
-      scratch_.push_back({end, *length});
-      end = (end + *length + line - 1) / line * line;
+      const std::uint64_t width = width_of(shape);
+      end = up_to_multiple(end, runs ? width : scratch_alignment);
+      scratch_.push_back({end, *length, width});
+      end += *length * width;
     }
-    plan_.scratch_bytes = end * options_.element_bytes;
+    plan_.scratch_bytes = up_to_multiple(end, scratch_alignment);
     return std::nullopt;
   }
 
@@ -93,33 +110,45 @@ class lowerer {
     return length;
   }
 
+  [[nodiscard]] std::size_t blocks_in(space where) const {
+    return where == space::scratch ? scratch_.size() : table_of(where).size();
+  }
+
   [[nodiscard]] std::span<const extent> table_of(space where) const {
-    if (where == space::in) return blocks_.in();
-    if (where == space::out) return blocks_.out();
-    return scratch_;
+    return where == space::in ? blocks_.in() : blocks_.out();
+  }
+
+  [[nodiscard]] place place_of(space where, std::uint32_t block) const {
+    if (where == space::scratch) return scratch_[block];
+    const extent& e = table_of(where)[block];
+    return {e.offset * plan_.element_bytes, e.length, plan_.element_bytes};
   }
 
   [[nodiscard]] bool in_range(const block_ref& ref) const {
-    const std::size_t blocks = table_of(ref.where).size();
+    const std::size_t blocks = blocks_in(ref.where);
     return ref.count > 0 && ref.block < blocks && ref.count <= blocks - ref.block;
   }
 
-  /// A run of blocks as one extent; no value: there are holes in between.
-  [[nodiscard]] std::optional<extent> run_of(const block_ref& ref) const {
-    const auto table = table_of(ref.where).subspan(ref.block, ref.count);
-    extent whole{table.front().offset, 0};
-    for (const extent& e : table) {
-      if (e.length == 0) continue;
-      if (whole.length == 0) whole.offset = e.offset;
-      if (e.offset != whole.offset + whole.length) return std::nullopt;
-      whole.length += e.length;
+  /// A run of blocks as one place; no value: there are holes in between.
+  [[nodiscard]] std::optional<place> run_of(const block_ref& ref) const {
+    place whole = place_of(ref.where, ref.block);
+    for (std::uint32_t b = 1; b < ref.count; ++b) {
+      const place next = place_of(ref.where, ref.block + b);
+      if (next.length == 0) continue;
+      if (whole.length == 0) {
+        whole = next;
+        continue;
+      }
+      if (next.begin != whole.begin + whole.length * whole.width || next.width != whole.width)
+        return std::nullopt;
+      whole.length += next.length;
     }
     return whole;
   }
 
-  std::optional<error> place(step_index i) {
+  std::optional<error> place_step(step_index i) {
     const step& s = program_.steps()[i];
-    extent ends[2];
+    place ends[2];
     const std::pair<bool, const block_ref*> refs[2] = {{reads_src(s.kind), &s.src},
                                                        {writes_dst(s.kind), &s.dst}};
     for (int end = 0; end < 2; ++end) {
@@ -127,7 +156,7 @@ class lowerer {
       if (!used) continue;
       if (!in_range(*ref) || (ref->count > 1 && schedule_.unit() == step_unit::block))
         return fault(i, "names " + describe(*ref) + ", but there are " +
-                            std::to_string(table_of(ref->where).size()) +
+                            std::to_string(blocks_in(ref->where)) +
                             " blocks there, to be moved as the algorithm's unit says: correct the schedule");
       const auto run = run_of(*ref);
       if (!run)
@@ -139,9 +168,37 @@ class lowerer {
       return fault(i, "joins " + describe(s.src) + " and " + describe(s.dst) + ", which hold " +
                           std::to_string(ends[0].length) + " and " + std::to_string(ends[1].length) +
                           " elements: use a count the schedule's blocks divide, or another schedule");
+    if (!has_kernel(s, is_wide(ends[0]), is_wide(ends[1])))
+      return fault(i,
+                   "needs accumulators where only elements may be, or on the right of a reduction: correct "
+                   "the schedule, or lower it without accumulators");
     const std::uint64_t length = copies_onto_itself(s) ? 0 : std::max(ends[0].length, ends[1].length);
-    moved_.push_back({ends[0].offset, ends[1].offset, length});
+    moved_.push_back({ends[0], ends[1], length});
     return std::nullopt;
+  }
+
+  [[nodiscard]] bool is_wide(const place& p) const { return p.width > plan_.element_bytes; }
+
+  /// begin, fold, finish, round or plain: see plan.hpp.
+  [[nodiscard]] static bool has_kernel(const step& s, bool src_wide, bool dst_wide) {
+    const bool wide_left = s.order == operand_order::local_first;
+    switch (s.kind) {
+      case step_kind::recv:
+        return true;
+      case step_kind::copy:
+        return !(src_wide && dst_wide);
+      case step_kind::reduce:
+        return !src_wide && (!dst_wide || wide_left);
+      case step_kind::recv_reduce:
+        return src_wide ? wide_left : !dst_wide;
+      case step_kind::recv_reduce_send:
+      case step_kind::recv_reduce_copy_send:
+        return !dst_wide && (!src_wide || wide_left);
+      case step_kind::send:
+      case step_kind::recv_copy_send:
+        break;
+    }
+    return !src_wide && !dst_wide;
   }
 
   [[nodiscard]] bool copies_onto_itself(const step& s) const {
@@ -181,9 +238,11 @@ class lowerer {
       stands_for_[i] = std::move(waits);  // passed on to whoever waits for this step
       return;
     }
-    made.src_offset = (moved_[i].src + begin) * options_.element_bytes;
-    made.dst_offset = (moved_[i].dst + begin) * options_.element_bytes;
-    made.length = length * options_.element_bytes;
+    made.src_offset = moved_[i].src.begin + begin * moved_[i].src.width;
+    made.dst_offset = moved_[i].dst.begin + begin * moved_[i].dst.width;
+    made.src_wide = is_wide(moved_[i].src);
+    made.dst_wide = is_wide(moved_[i].dst);
+    made.length = length * plan_.element_bytes;
     made.dependencies = static_cast<std::uint32_t>(waits.size());
     if (made.send_edge != no_edge) made.send_sequence = count_message(made.send_edge, made.length);
     if (made.recv_edge != no_edge) made.recv_sequence = count_message(made.recv_edge, made.length);
@@ -216,7 +275,7 @@ class lowerer {
   const lowering_options& options_;
   const block_map& blocks_;
   rank_program program_;
-  std::vector<extent> scratch_;
+  std::vector<place> scratch_;
   std::vector<moved_memory> moved_;                  ///< per step of the program
   std::vector<std::vector<step_index>> stands_for_;  ///< per step, whom its successors wait for in this piece
   std::vector<step_index> waits_;                    ///< per plan step in order, the plan steps it waits for
@@ -248,6 +307,11 @@ result<plan> lower(const algorithm& schedule, rank_t rank, const block_map& bloc
                                              " bytes in " + std::to_string(options.pieces) +
                                              " pieces: ranks are 0 to " + std::to_string(what.ranks - 1) +
                                              ", bytes and pieces at least 1"};
+  if (options.accumulator_bytes != 0 && options.accumulator_bytes < options.element_bytes)
+    return error{errc::invalid_argument,
+                 schedule.name() + ": accumulators of " + std::to_string(options.accumulator_bytes) +
+                     " bytes for elements of " + std::to_string(options.element_bytes) +
+                     ": they must not be smaller"};
   if (options.pieces > 1 && schedule.unit() == step_unit::run_of_blocks)
     return error{errc::invalid_argument, schedule.name() +
                                              ": moves runs of blocks, which cannot be cut into " +

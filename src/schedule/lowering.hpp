@@ -12,6 +12,9 @@ namespace chorale::schedule {
 
 struct lowering_options {
   std::uint64_t element_bytes = 1;
+  /// Per element of scratch that holds a running fold (see plan.hpp). 0: as element_bytes. An algorithm that
+  /// has no such scratch lowers as if this were 0: its partial sums are elements.
+  std::uint64_t accumulator_bytes = 0;
   /// In place, input and output offsets are from the starts of the two views the collective defines, and a
   /// copy of a block onto itself is dropped.
   placement form = placement::out_of_place;

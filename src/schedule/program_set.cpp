@@ -90,6 +90,9 @@ result<> program_set::check_step(global_step s) const {
     if (auto sound = check_blocks(s, it.dst); !sound) return sound;
     if (it.dst.where == space::in && form_ == placement::out_of_place)
       return fault(s, "writes " + describe(it.dst) + ", the caller's input: write out or scratch");
+    if (it.dst.where == space::out && !what_.writes_output(me))
+      return fault(s, "writes " + describe(it.dst) + ", but " + std::string{name_of(what_.what)} +
+                          " leaves this rank no output: write scratch");
     if (reads_src(it.kind) && it.src.count != it.dst.count)
       return fault(s, "joins " + describe(it.src) + " and " + describe(it.dst) + " of different size");
   }

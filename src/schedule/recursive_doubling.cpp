@@ -87,8 +87,12 @@ result<algorithm> recursive_doubling_all_reduce(rank_t ranks) {
   if (ranks < 1)
     return error{errc::invalid_argument,
                  "recursive doubling over " + std::to_string(ranks) + " ranks: ask for at least one"};
-  return algorithm{"recursive doubling", definition{.what = collective::all_reduce, .ranks = ranks},
-                   [ranks](rank_t rank) { return program_of(rank, ranks); }};
+  return algorithm{"recursive doubling",
+                   definition{.what = collective::all_reduce, .ranks = ranks},
+                   [ranks](rank_t rank) { return program_of(rank, ranks); },
+                   placement_support::both,
+                   step_unit::block,
+                   share_lengths::each_end_knows};
 }
 
 }  // namespace chorale::schedule

@@ -138,8 +138,12 @@ result<algorithm> make_ring(collective what, rank_t ranks, std::uint32_t channel
     }
     return program;
   };
-  return algorithm{"ring, " + std::to_string(channels) + (channels == 1 ? " channel" : " channels"), meaning,
-                   std::move(make)};
+  return algorithm{"ring, " + std::to_string(channels) + (channels == 1 ? " channel" : " channels"),
+                   meaning,
+                   std::move(make),
+                   placement_support::both,
+                   step_unit::block,
+                   share_lengths::each_end_knows};
 }
 
 }  // namespace

@@ -84,11 +84,16 @@ struct step {
   [[nodiscard]] std::uint32_t count() const noexcept { return reads_src(kind) ? src.count : dst.count; }
 };
 
+/// What a scratch block holds: values as they travel, or a running fold, which lowering may keep in a wider
+/// type (see plan.hpp).
+enum class scratch_content : std::uint8_t { values, running_fold };
+
 /// A scratch block is as large as the in or out block it is shaped like, on the same rank. Shaped like
 /// `scratch`: it serves blocks of different cuts in turn, and works only where all blocks are equally long.
 struct scratch_shape {
   space like = space::out;
   std::uint32_t block = 0;
+  scratch_content content = scratch_content::values;
 };
 
 class rank_program {
@@ -121,12 +126,27 @@ enum class placement_support : std::uint8_t { both, out_of_place_only, in_place_
 /// part of a run, and which pieces hold that part depends on all blocks before it.
 enum class step_unit : std::uint8_t { block, run_of_blocks };
 
+/// Which blocks may differ in length: what the v-forms ask for. Blocks at the same place in a unit always
+/// have one length on all ranks where no unit is a share (all_reduce, reduce, broadcast, scan).
+enum class share_lengths : std::uint8_t {
+  each_end_knows,  ///< any: a rank's tables need only say what it sends, receives and keeps itself
+  all_ranks_know,  ///< any, where the tables of ranks without that buffer list its lengths too (gather: out,
+                   ///< scatter: in)
+  equal,           ///< all shares are cut alike
+};
+
 class algorithm {
  public:
   using generator = std::function<rank_program(rank_t)>;
   algorithm(std::string name, definition what, generator make,
-            placement_support support = placement_support::both, step_unit unit = step_unit::block)
-      : name_{std::move(name)}, what_{what}, support_{support}, unit_{unit}, make_{std::move(make)} {}
+            placement_support support = placement_support::both, step_unit unit = step_unit::block,
+            share_lengths lengths = share_lengths::equal)
+      : name_{std::move(name)},
+        what_{what},
+        support_{support},
+        unit_{unit},
+        lengths_{lengths},
+        make_{std::move(make)} {}
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const definition& what() const noexcept { return what_; }
@@ -134,7 +154,11 @@ class algorithm {
     return support_ == placement_support::both ||
            (form == placement::in_place) == (support_ == placement_support::in_place_only);
   }
+  /// Of run_of_blocks: block tables must leave no holes inside a run, and pieces must be 1.
   [[nodiscard]] step_unit unit() const noexcept { return unit_; }
+  [[nodiscard]] share_lengths lengths() const noexcept { return lengths_; }
+  /// Not for the v-forms.
+  [[nodiscard]] bool equal_shares_only() const noexcept { return lengths_ == share_lengths::equal; }
   /// The steps of one rank, made anew. Precondition: 0 ≤ rank < what().ranks.
   [[nodiscard]] rank_program program(rank_t rank) const { return make_(rank); }
 
@@ -143,6 +167,7 @@ class algorithm {
   definition what_;
   placement_support support_;
   step_unit unit_;
+  share_lengths lengths_;
   generator make_;
 };
 

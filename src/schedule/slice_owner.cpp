@@ -1,19 +1,11 @@
-#include <chorale/schedule/generators.hpp>
+#include <chorale/schedule/generator_arguments.hpp>
+#include <chorale/schedule/member.hpp>
+#include <chorale/schedule/slice_fold.hpp>
 
 #include <optional>
 
 namespace chorale::schedule {
 namespace {
-
-/// One rank's view: peers are visited at distance 1, 2, … so that no rank is everyone's first target.
-struct member {
-  rank_t rank;
-  rank_t ranks;
-  [[nodiscard]] rank_t after(rank_t distance) const { return (rank + distance) % ranks; }
-  [[nodiscard]] rank_t before(rank_t distance) const { return (rank + ranks - distance) % ranks; }
-};
-
-constexpr block_ref one(space where, rank_t block) { return {where, static_cast<std::uint32_t>(block), 1}; }
 
 /// Sends my part of every other slice to its owner; returns the sends by slice (my own entry is unused).
 std::vector<step_index> send_parts(rank_program& program, member me) {
@@ -25,75 +17,6 @@ std::vector<step_index> send_parts(rank_program& program, member me) {
   }
   return sent;
 }
-
-/// Folds what the peers send into `slice` of out, which already holds my own part. The lower ranks are folded
-/// on their own first, because my part must not come before theirs. Returns the step that completes it.
-class fold {
- public:
-  fold(rank_program& program, member me, std::uint32_t slice, step_index own_copied)
-      : program_{program}, me_{me}, slice_{space::out, slice, 1}, last_{own_copied} {}
-
-  step_index staged() {
-    std::vector<std::pair<block_ref, step_index>> part(static_cast<std::size_t>(me_.ranks));
-    for (rank_t d = 1; d < me_.ranks; ++d) {
-      const rank_t peer = me_.before(d);
-      const block_ref place = new_scratch();
-      const auto got = program_.add({.kind = step_kind::recv, .recv_from = peer, .dst = place});
-      part[static_cast<std::size_t>(peer)] = {place, got};
-    }
-    std::optional<std::pair<block_ref, step_index>> lower;
-    for (rank_t peer = 0; peer < me_.ranks; ++peer) {
-      if (peer == me_.rank) {
-        if (lower) take_lower(*lower);
-        continue;
-      }
-      const auto [place, got] = part[static_cast<std::size_t>(peer)];
-      if (peer < me_.rank && !lower)
-        lower = {place, got};
-      else if (peer < me_.rank)
-        lower->second = reduce(place, got, lower->first, lower->second, operand_order::local_first);
-      else
-        last_ = reduce(place, got, slice_, last_, operand_order::local_first);
-    }
-    return last_;
-  }
-
-  step_index streamed() {
-    if (me_.rank == 1) {
-      last_ = receive_onto(0, slice_, last_, operand_order::arriving_first);
-    } else if (me_.rank > 1) {
-      const block_ref place = new_scratch();
-      auto got = program_.add({.kind = step_kind::recv, .recv_from = 0, .dst = place});
-      for (rank_t peer = 1; peer < me_.rank; ++peer)
-        got = receive_onto(peer, place, got, operand_order::local_first);
-      take_lower({place, got});
-    }
-    for (rank_t peer = me_.rank + 1; peer < me_.ranks; ++peer)
-      last_ = receive_onto(peer, slice_, last_, operand_order::local_first);
-    return last_;
-  }
-
- private:
-  block_ref new_scratch() { return {space::scratch, program_.add_scratch({slice_.where, slice_.block}), 1}; }
-  step_index reduce(block_ref src, step_index src_ready, block_ref dst, step_index dst_ready,
-                    operand_order order) {
-    return program_.add({.kind = step_kind::reduce, .order = order, .src = src, .dst = dst},
-                        {src_ready, dst_ready});
-  }
-  step_index receive_onto(rank_t peer, block_ref place, step_index ready, operand_order order) {
-    return program_.add(
-        {.kind = step_kind::recv_reduce, .order = order, .recv_from = peer, .src = place, .dst = place},
-        {ready});
-  }
-  void take_lower(std::pair<block_ref, step_index> lower) {
-    last_ = reduce(lower.first, lower.second, slice_, last_, operand_order::arriving_first);
-  }
-
-  rank_program& program_;
-  member me_;
-  block_ref slice_;
-  step_index last_;
-};
 
 /// Sends `result` to everyone once `ready`, receives everyone's share into out. `overwritten[q]`, if given,
 /// is the step that must have read in[q] before out[q] is written: in place they are one.
@@ -114,23 +37,47 @@ void exchange_results(rank_program& program, member me, block_ref result, std::o
   }
 }
 
-rank_program reduce_program(member me, fold_style style, bool then_share) {
+rank_program reduce_program(member me, fold_style style, partial_sums sums, bool then_share) {
   rank_program program;
-  const auto own = static_cast<std::uint32_t>(me.rank);
-  const std::uint32_t slice = then_share ? own : 0;
+  const block_ref result = one(space::out, then_share ? me.rank : 0);
   program.reserve(static_cast<std::size_t>(me.ranks) * 5);
-  const auto copied =
-      program.add({.kind = step_kind::copy, .src = {space::in, own, 1}, .dst = {space::out, slice, 1}});
   const auto sent = send_parts(program, me);
-  fold owner{program, me, slice, copied};
-  const step_index done = style == fold_style::staged ? owner.staged() : owner.streamed();
-  if (then_share) exchange_results(program, me, {space::out, own, 1}, done, sent);
+  const step_index done = add_fold(program, {.rank = me.rank,
+                                             .ranks = me.ranks,
+                                             .own = one(space::in, me.rank),
+                                             .result = result,
+                                             .style = style,
+                                             .sums = sums});
+  if (then_share) exchange_results(program, me, result, done, sent);
   return program;
 }
 
-error no_ranks(std::string_view what, rank_t ranks) {
-  return error{errc::invalid_argument,
-               std::string{what} + " over " + std::to_string(ranks) + " ranks: ask for at least one"};
+/// Owners hand their sums to the root, which owns a slice like everyone.
+rank_program rooted_program(member me, rank_t root, fold_style style) {
+  rank_program program;
+  program.reserve(static_cast<std::size_t>(me.ranks) * 4);
+  const auto sent = send_parts(program, me);
+  slice_fold fold{.rank = me.rank,
+                  .ranks = me.ranks,
+                  .own = one(space::in, me.rank),
+                  .style = style,
+                  .sums = partial_sums::in_accumulators};
+  if (me.rank == root)
+    fold.result = one(space::out, root);
+  else
+    fold.send_to = root;
+  add_fold(program, fold);
+  for (rank_t d = 1; me.rank == root && d < me.ranks; ++d) {
+    const rank_t peer = me.before(d);
+    program.add({.kind = step_kind::recv, .recv_from = peer, .dst = one(space::out, peer)},
+                {sent[static_cast<std::size_t>(peer)]});
+  }
+  return program;
+}
+
+std::string name_of_fold(fold_style fold, partial_sums sums) {
+  return "slice owner, " + std::string{name_of(fold)} +
+         (sums == partial_sums::in_accumulators ? ", accumulators" : "");
 }
 
 }  // namespace
@@ -139,32 +86,54 @@ std::string_view name_of(fold_style fold) noexcept {
   return fold == fold_style::staged ? "staged" : "streamed";
 }
 
-result<algorithm> slice_owner_all_reduce(rank_t ranks, fold_style fold) {
-  if (ranks < 1) return no_ranks("slice owner", ranks);
+result<algorithm> slice_owner_all_reduce(rank_t ranks, fold_style fold, partial_sums sums) {
+  if (auto refused = out_of_range("slice owner", ranks)) return *refused;
   const definition meaning{
       .what = collective::all_reduce, .ranks = ranks, .blocks = static_cast<std::uint32_t>(ranks)};
-  return algorithm{"slice owner, " + std::string{name_of(fold)}, meaning,
-                   [=](rank_t rank) { return reduce_program({rank, ranks}, fold, true); }};
+  return algorithm{name_of_fold(fold, sums),
+                   meaning,
+                   [=](rank_t rank) { return reduce_program({rank, ranks}, fold, sums, true); },
+                   placement_support::both,
+                   step_unit::block,
+                   share_lengths::each_end_knows};
 }
 
-result<algorithm> slice_owner_reduce_scatter(rank_t ranks, fold_style fold) {
-  if (ranks < 1) return no_ranks("slice owner", ranks);
-  return algorithm{"slice owner, " + std::string{name_of(fold)},
+result<algorithm> slice_owner_reduce_scatter(rank_t ranks, fold_style fold, partial_sums sums) {
+  if (auto refused = out_of_range("slice owner", ranks)) return *refused;
+  return algorithm{name_of_fold(fold, sums),
                    definition{.what = collective::reduce_scatter, .ranks = ranks},
-                   [=](rank_t rank) { return reduce_program({rank, ranks}, fold, false); }};
+                   [=](rank_t rank) { return reduce_program({rank, ranks}, fold, sums, false); },
+                   placement_support::both,
+                   step_unit::block,
+                   share_lengths::each_end_knows};
+}
+
+result<algorithm> slice_owner_reduce(rank_t ranks, rank_t root, fold_style fold) {
+  if (auto refused = out_of_range("slice owner reduce", ranks, root)) return *refused;
+  const definition meaning{
+      .what = collective::reduce, .ranks = ranks, .blocks = static_cast<std::uint32_t>(ranks), .root = root};
+  return algorithm{"slice owner, " + std::string{name_of(fold)},
+                   meaning,
+                   [=](rank_t rank) { return rooted_program({rank, ranks}, root, fold); },
+                   placement_support::both,
+                   step_unit::block,
+                   share_lengths::each_end_knows};
 }
 
 result<algorithm> direct_all_gather(rank_t ranks) {
-  if (ranks < 1) return no_ranks("direct all_gather", ranks);
-  return algorithm{"direct", definition{.what = collective::all_gather, .ranks = ranks},
-                   [ranks](rank_t rank) {
-                     rank_program program;
-                     program.add({.kind = step_kind::copy,
-                                  .src = {space::in, 0, 1},
-                                  .dst = {space::out, static_cast<std::uint32_t>(rank), 1}});
-                     exchange_results(program, {rank, ranks}, {space::in, 0, 1}, std::nullopt, {});
-                     return program;
-                   }};
+  if (auto refused = out_of_range("direct all_gather", ranks)) return *refused;
+  return algorithm{
+      "direct",
+      definition{.what = collective::all_gather, .ranks = ranks},
+      [ranks](rank_t rank) {
+        rank_program program;
+        program.add({.kind = step_kind::copy, .src = one(space::in, 0), .dst = one(space::out, rank)});
+        exchange_results(program, {rank, ranks}, one(space::in, 0), std::nullopt, {});
+        return program;
+      },
+      placement_support::both,
+      step_unit::block,
+      share_lengths::each_end_knows};
 }
 
 }  // namespace chorale::schedule

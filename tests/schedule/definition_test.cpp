@@ -27,6 +27,8 @@ BOOST_AUTO_TEST_CASE(each_collective_asks_for_the_right_contributions) {
   BOOST_TEST((of(collective::gather).required(0, 4) == nothing));
   BOOST_TEST((of(collective::scatter).required(3, 1) == requirement{2, 3, 10}));
   BOOST_TEST((of(collective::scan).required(1, 2) == requirement{0, 2, 2}));
+  BOOST_TEST((of(collective::exscan).required(2, 2) == requirement{0, 2, 2}));
+  BOOST_TEST((of(collective::exscan).required(0, 2).last == 0));
 }
 
 BOOST_AUTO_TEST_CASE(in_place_views_lie_where_the_contribution_goes) {

@@ -45,8 +45,37 @@ void all_reduces_pass(rank_t n) {
   passes(ring_all_reduce(n), {}, expression::same_everywhere);
   passes(recursive_doubling_all_reduce(n), {.slots = 1}, expression::same_everywhere);
   passes(chain_all_reduce(n), {.slots = 1}, expression::left_fold);
-  passes(slice_owner_all_reduce(n, fold_style::staged), {.slots = 1}, expression::left_fold);
-  passes(slice_owner_all_reduce(n, fold_style::streamed), {.slots = 1}, expression::left_fold);
+  for (const fold_style fold : {fold_style::staged, fold_style::streamed}) {
+    for (const partial_sums sums : {partial_sums::in_output, partial_sums::in_accumulators})
+      passes(slice_owner_all_reduce(n, fold, sums), {.slots = 1}, expression::left_fold);
+  }
+}
+
+/// Roots that differ in kind: first, last, somewhere between.
+std::vector<rank_t> roots_of(rank_t n) {
+  std::vector<rank_t> roots{0, n - 1, n / 3};
+  std::sort(roots.begin(), roots.end());
+  roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
+  return roots;
+}
+
+void rooted_pass(rank_t n) {
+  for (const rank_t root : roots_of(n)) {
+    passes(binomial_broadcast(n, root), {.slots = 1}, expression::left_fold);
+    passes(chain_broadcast(n, root), {.slots = 1}, expression::left_fold);
+    passes(binomial_reduce(n, root), {.slots = 1}, expression::same_everywhere);
+    passes(chain_reduce(n, root), {.slots = 1}, expression::left_fold);
+    for (const fold_style fold : {fold_style::staged, fold_style::streamed})
+      passes(slice_owner_reduce(n, root, fold), {.slots = 1}, expression::left_fold);
+    passes(direct_gather(n, root), {.slots = 1}, expression::left_fold);
+    passes(direct_scatter(n, root), {.slots = 1}, expression::left_fold);
+  }
+}
+
+void others_pass(rank_t n) {
+  passes(direct_all_to_all(n), {.slots = 1}, expression::left_fold);
+  passes(chain_scan(n), {.slots = 1}, expression::left_fold);
+  passes(chain_exscan(n), {.slots = 1}, expression::left_fold);
 }
 
 }  // namespace
@@ -59,13 +88,23 @@ BOOST_AUTO_TEST_CASE(all_reduce_passes_for_every_size) {
 
 BOOST_AUTO_TEST_CASE(all_reduce_passes_for_a_large_size) { all_reduces_pass(one_large_size); }
 
+BOOST_AUTO_TEST_CASE(rooted_collectives_pass_for_every_size) {
+  for (rank_t n = 1; n <= every_size_up_to; ++n) rooted_pass(n);
+}
+
+BOOST_AUTO_TEST_CASE(other_collectives_pass_for_every_size) {
+  for (rank_t n = 1; n <= every_size_up_to; ++n) others_pass(n);
+}
+
 BOOST_AUTO_TEST_CASE(halves_pass_too) {
   for (const rank_t n : {1, 2, 3, 4, 5, 7, 8, 13, 32, 33}) {
     passes(ring_reduce_scatter(n, 2), {}, expression::same_everywhere);
     passes(ring_all_gather(n, 2), {}, expression::same_everywhere);
     passes(direct_all_gather(n), {.slots = 1}, expression::same_everywhere);
-    passes(slice_owner_reduce_scatter(n, fold_style::staged), {.slots = 1}, expression::left_fold);
-    passes(slice_owner_reduce_scatter(n, fold_style::streamed), {.slots = 1}, expression::left_fold);
+    for (const fold_style fold : {fold_style::staged, fold_style::streamed}) {
+      for (const partial_sums sums : {partial_sums::in_output, partial_sums::in_accumulators})
+        passes(slice_owner_reduce_scatter(n, fold, sums), {.slots = 1}, expression::left_fold);
+    }
   }
 }
 
