@@ -26,6 +26,7 @@ constexpr std::uint64_t join(std::uint64_t left, std::uint64_t right) { return m
 
 struct value {
   std::uint32_t block = undefined;  ///< the input block it stems from
+  rank_t origin = no_rank;          ///< one of the ranks that contributed
   std::uint64_t sum = 0;            ///< Σ random(rank, block) over contributions, modulo `prime`
   std::uint64_t tree = 0;           ///< hash of the expression
 };
@@ -101,7 +102,7 @@ class interpreter {
 
   [[nodiscard]] value leaf(rank_t rank, std::uint32_t block) const {
     const std::uint64_t name = static_cast<std::uint64_t>(rank) << 32 | block;
-    return {block, mix(options_.seed ^ mix(name)) % prime, mix(~name)};
+    return {block, rank, mix(options_.seed ^ mix(name)) % prime, mix(~name)};
   }
 
   void load_inputs() {
@@ -130,7 +131,7 @@ class interpreter {
       arriving = {&result_, result_set_.data()};
     }
     if (writes_dst(it.kind)) {
-      if (!fits(rank, it.dst, b, arriving.what->block))
+      if (!fits(rank, it.dst, b, *arriving.what))
         return set_.fault(s, "puts a value of input block " + std::to_string(arriving.what->block) +
                                  " into " + describe(block_ref{it.dst.where, it.dst.block + b, 1}) +
                                  ", which is sized like another block");
@@ -142,16 +143,21 @@ class interpreter {
     return {};
   }
 
-  /// Blocks that are cut alike from their unit are equally long, for every count; others need not be. This is
-  /// what makes the two ends of an edge agree on a message's length.
-  [[nodiscard]] bool fits(rank_t rank, const block_ref& dst, std::uint32_t b, std::uint32_t block) const {
-    std::uint32_t place = dst.block + b;
+  /// Whether a value is as long as its place, for all lengths the algorithm takes. This is what makes the two
+  /// ends of an edge agree on a message's length.
+  [[nodiscard]] bool fits(rank_t rank, block_ref dst, std::uint32_t b, const value& v) const {
+    dst.block += b;
     if (dst.where == space::scratch) {
-      const scratch_shape& shape = set_.program(rank).scratch()[place];
-      if (shape.like == space::scratch) return true;
-      place = shape.block;
+      const scratch_shape& shape = set_.program(rank).scratch()[dst.block];
+      if (shape.like == space::scratch) return set_.lengths() == share_lengths::equal;
+      dst = {shape.like, shape.block, 1};
     }
-    return place % what_.blocks == block % what_.blocks;
+    // Blocks cut alike from shares cut alike.
+    if (set_.lengths() == share_lengths::equal) return dst.block % what_.blocks == v.block % what_.blocks;
+    const block_length length = dst.where == space::in ? what_.length_of_input(rank, dst.block)
+                                                       : what_.length_of_output(rank, dst.block);
+    if (!length.known && set_.lengths() != share_lengths::all_ranks_know) return false;
+    return length.block == v.block && (length.rank == no_rank || length.rank == v.origin);
   }
 
   /// local ⊕ arriving, in the step's order, into result_.
@@ -162,7 +168,7 @@ class interpreter {
     const bool local_first = set_.at(s).order == operand_order::local_first;
     const value& left = local_first ? *local.what : *arriving.what;
     const value& right = local_first ? *arriving.what : *local.what;
-    result_ = {left.block, (left.sum + right.sum) % prime, join(left.tree, right.tree)};
+    result_ = {left.block, left.origin, (left.sum + right.sum) % prime, join(left.tree, right.tree)};
     result_set_.resize(words_);
     for (std::size_t w = 0; w < words_; ++w) {
       if (const std::uint64_t both = local.set[w] & arriving.set[w]; both != 0) {
@@ -187,7 +193,7 @@ class interpreter {
     value fold = leaf(need.first, need.block);
     for (rank_t q = need.first + 1; q < need.last; ++q) {
       const value next = leaf(q, need.block);
-      fold = {need.block, (fold.sum + next.sum) % prime, join(fold.tree, next.tree)};
+      fold = {need.block, need.first, (fold.sum + next.sum) % prime, join(fold.tree, next.tree)};
     }
     if (whole) expected_[need.block] = fold;
     return fold;

@@ -88,6 +88,37 @@ requirement definition::required(rank_t rank, std::uint32_t out_block) const noe
   return {};
 }
 
+block_length definition::length_of_input(rank_t rank, std::uint32_t block) const noexcept {
+  switch (what) {
+    case collective::all_gather:
+    case collective::all_to_all:
+    case collective::gather:
+      return {block, rank, true};
+    case collective::scatter:
+      return {block, no_rank, reads_input(rank) || block / blocks == static_cast<std::uint32_t>(rank)};
+    default:
+      return {block, no_rank, true};
+  }
+}
+
+block_length definition::length_of_output(rank_t rank, std::uint32_t block) const noexcept {
+  const std::uint32_t my_share = static_cast<std::uint32_t>(rank) * blocks;
+  const auto share = static_cast<rank_t>(block / blocks);
+  switch (what) {
+    case collective::all_gather:
+      return {block % blocks, share, true};
+    case collective::all_to_all:
+      return {my_share + block % blocks, share, true};
+    case collective::gather:
+      return {block % blocks, share, writes_output(rank) || share == rank};
+    case collective::scatter:
+    case collective::reduce_scatter:
+      return {my_share + block, no_rank, true};
+    default:
+      return {block, no_rank, true};
+  }
+}
+
 std::uint32_t definition::in_place_input(rank_t rank) const noexcept {
   const bool inside_output = what == collective::all_gather || (what == collective::gather && rank == root);
   return inside_output ? static_cast<std::uint32_t>(rank) * blocks : 0;

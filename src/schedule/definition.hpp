@@ -39,6 +39,14 @@ struct requirement {
   friend bool operator==(const requirement&, const requirement&) = default;
 };
 
+/// What decides the length of a block when shares differ: the input block `block` of rank `rank`, or of any
+/// rank (no_rank) where all ranks' inputs are cut alike.
+struct block_length {
+  std::uint32_t block = 0;
+  rank_t rank = no_rank;
+  bool known = true;  ///< to a rank that is told its own lengths only
+};
+
 struct definition {
   collective what = collective::all_reduce;
   rank_t ranks = 1;
@@ -52,6 +60,10 @@ struct definition {
   /// Gather's output at the root, say: other ranks have no output buffer to write.
   [[nodiscard]] bool writes_output(rank_t rank) const noexcept;
   [[nodiscard]] requirement required(rank_t rank, std::uint32_t out_block) const noexcept;
+
+  /// Of block `block` of the input, or of the output, at `rank`.
+  [[nodiscard]] block_length length_of_input(rank_t rank, std::uint32_t block) const noexcept;
+  [[nodiscard]] block_length length_of_output(rank_t rank, std::uint32_t block) const noexcept;
 
   /// In place, input and output are views of one buffer: where (in blocks) each view starts at `rank`.
   [[nodiscard]] std::uint32_t in_place_input(rank_t rank) const noexcept;

@@ -29,6 +29,7 @@ class program_set {
  public:
   [[nodiscard]] static result<program_set> load(const algorithm& schedule, placement form);
 
+  [[nodiscard]] share_lengths lengths() const noexcept { return lengths_; }
   [[nodiscard]] rank_t ranks() const noexcept { return static_cast<rank_t>(programs_.size()); }
   [[nodiscard]] const rank_program& program(rank_t rank) const { return programs_[index(rank)]; }
   [[nodiscard]] global_step step_count() const noexcept { return first_step_.back(); }
@@ -54,7 +55,11 @@ class program_set {
 
  private:
   program_set(const algorithm& schedule, placement form)
-      : name_{schedule.name()}, what_{schedule.what()}, form_{form}, unit_{schedule.unit()} {}
+      : name_{schedule.name()},
+        what_{schedule.what()},
+        form_{form},
+        unit_{schedule.unit()},
+        lengths_{schedule.lengths()} {}
   static std::size_t index(rank_t rank) { return static_cast<std::size_t>(rank); }
   result<> load_programs(const algorithm& schedule);
   result<> check_step(global_step s) const;
@@ -65,6 +70,7 @@ class program_set {
   definition what_;
   placement form_;
   step_unit unit_;
+  share_lengths lengths_;
   std::vector<rank_program> programs_;
   std::vector<global_step> first_step_;
   std::vector<rank_t> rank_of_;

@@ -2,11 +2,12 @@
 //
 // Each edge holds at most `capacity` undelivered messages; among the steps that may fire, a seeded generator
 // picks the next, so that a missing dependency shows as a wrong result under some seed. `run` returns an
-// empty string or what went wrong.
+// empty string or what went wrong. Elements are T, accumulators Wide; what is not wide is computed in T.
 #pragma once
 
 #include <chorale/schedule/plan.hpp>
 
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -23,17 +24,17 @@ template <class T>
 struct rank_memory {
   T* in = nullptr;
   T* out = nullptr;
-  std::vector<T> scratch;
+  std::vector<std::byte> scratch;
 };
 
-template <class T, class Op>
+template <class T, class Op, class Wide = T>
 class executor {
  public:
   executor(std::vector<cs::plan> plans, std::vector<rank_memory<T>> memory, Op op, std::uint64_t seed,
            std::size_t capacity = 2)
       : plans_{std::move(plans)}, memory_{std::move(memory)}, op_{op}, random_{seed}, capacity_{capacity} {
     for (std::size_t r = 0; r < plans_.size(); ++r) {
-      memory_[r].scratch.assign(plans_[r].scratch_bytes / sizeof(T), T{});
+      memory_[r].scratch.assign(plans_[r].scratch_bytes, std::byte{0x5a});
       waiting_.emplace_back();
       for (cs::step_index i = 0; i < plans_[r].steps.size(); ++i) {
         waiting_[r].push_back(plans_[r].steps[i].dependencies);
@@ -92,38 +93,68 @@ class executor {
     return true;
   }
 
-  T* address(std::size_t rank, cs::space where, std::uint64_t offset) {
+  std::byte* address(std::size_t rank, cs::space where, std::uint64_t offset) {
     rank_memory<T>& m = memory_[rank];
-    T* base = where == cs::space::in ? m.in : where == cs::space::out ? m.out : m.scratch.data();
-    return base + offset / sizeof(T);
+    if (where == cs::space::scratch) return m.scratch.data() + offset;
+    return reinterpret_cast<std::byte*>(where == cs::space::in ? m.in : m.out) + offset;
+  }
+
+  template <class Stored>
+  static std::vector<Wide> load_as(const std::byte* from, std::size_t count) {
+    std::vector<Stored> stored(count);
+    if (count > 0) std::memcpy(stored.data(), from, count * sizeof(Stored));
+    return {stored.begin(), stored.end()};
+  }
+  template <class Stored>
+  static void store_as(std::byte* to, const std::vector<Wide>& values) {
+    std::vector<Stored> stored;
+    for (const Wide& v : values) stored.push_back(static_cast<Stored>(v));
+    std::memcpy(to, stored.data(), stored.size() * sizeof(Stored));
+  }
+  std::vector<Wide> load(std::size_t rank, cs::space where, std::uint64_t offset, bool wide,
+                         std::size_t count) {
+    const std::byte* from = address(rank, where, offset);
+    return wide ? load_as<Wide>(from, count) : load_as<T>(from, count);
   }
 
   std::string fire(std::size_t rank, cs::step_index index) {
     const cs::plan_step& s = plans_[rank].steps[index];
     const std::size_t count = s.length / sizeof(T);
-    std::vector<T> arriving;
+    std::vector<Wide> arriving;
     if (s.recv_edge != cs::no_edge) {
       edge& e = edge_of(rank, s.recv_edge);
-      arriving = std::move(e.messages.front());
+      arriving.assign(e.messages.front().begin(), e.messages.front().end());
       e.messages.pop_front();
       ++e.received;
       if (arriving.size() != count) return "message length differs at " + std::to_string(rank);
     } else {
-      const T* src = address(rank, s.src_space, s.src_offset);
-      arriving.assign(src, src + count);
+      arriving = load(rank, s.src_space, s.src_offset, s.src_wide, count);
     }
     if (cs::reduces(s.kind)) {
-      const T* local = s.kind == cs::step_kind::reduce ? address(rank, s.dst_space, s.dst_offset)
-                                                       : address(rank, s.src_space, s.src_offset);
-      for (std::size_t i = 0; i < count; ++i)
-        arriving[i] = s.order == cs::operand_order::local_first ? op_(local[i], arriving[i])
-                                                                : op_(arriving[i], local[i]);
+      const bool onto_dst = s.kind == cs::step_kind::reduce;
+      const bool wide = onto_dst ? s.dst_wide : s.src_wide;
+      const auto local = onto_dst ? load(rank, s.dst_space, s.dst_offset, wide, count)
+                                  : load(rank, s.src_space, s.src_offset, wide, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (wide)
+          arriving[i] = op_(local[i], arriving[i]);
+        else if (s.order == cs::operand_order::local_first)
+          arriving[i] = op_(static_cast<T>(local[i]), static_cast<T>(arriving[i]));
+        else
+          arriving[i] = op_(static_cast<T>(arriving[i]), static_cast<T>(local[i]));
+      }
     }
-    if (cs::writes_dst(s.kind))
-      std::copy(arriving.begin(), arriving.end(), address(rank, s.dst_space, s.dst_offset));
+    if (cs::writes_dst(s.kind)) {
+      std::byte* to = address(rank, s.dst_space, s.dst_offset);
+      if (s.dst_wide)
+        store_as<Wide>(to, arriving);
+      else
+        store_as<T>(to, arriving);
+    }
     if (s.send_edge != cs::no_edge) {
       edge& e = edge_of(rank, s.send_edge);
-      e.messages.push_back(std::move(arriving));
+      auto& message = e.messages.emplace_back();
+      for (const Wide& v : arriving) message.push_back(static_cast<T>(v));
       ++e.sent;
     }
     return {};
