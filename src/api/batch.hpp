@@ -17,7 +17,6 @@ namespace chorale {
 
 struct described_call {
   call what;
-  std::size_t out_count = 0;  ///< all_reduce: must equal the input's
 };
 
 [[nodiscard]] inline described_call all_reduce(std::span<const float> in, std::span<float> out,
@@ -28,8 +27,8 @@ struct described_call {
   d.what.op = op;
   d.what.in = reinterpret_cast<const std::byte*>(in.data());
   d.what.out = reinterpret_cast<std::byte*>(out.data());
-  d.what.count = in.size();
-  d.out_count = out.size();
+  d.what.count = d.what.in_count = in.size();
+  d.what.out_count = out.size();
   return d;
 }
 [[nodiscard]] inline described_call all_reduce(std::span<float> inout, reduction op = reduction::sum) {
@@ -42,7 +41,7 @@ template <element T>
   d.what.kind = collective_kind::message;
   d.what.type = dtype_of<std::remove_cv_t<T>>;
   d.what.in = reinterpret_cast<const std::byte*>(from.data());
-  d.what.count = d.out_count = from.size();
+  d.what.count = d.what.in_count = from.size();
   d.what.peer = to;
   d.what.sending = true;
   return d;
@@ -53,7 +52,7 @@ template <element T>
   d.what.kind = collective_kind::message;
   d.what.type = dtype_of<T>;
   d.what.out = reinterpret_cast<std::byte*>(into.data());
-  d.what.count = d.out_count = into.size();
+  d.what.count = d.what.out_count = into.size();
   d.what.peer = from;
   return d;
 }

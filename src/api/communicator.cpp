@@ -20,10 +20,11 @@ result<selection_settings> settings_from(const communicator_options& options) {
     settings->mode =
         *options.deterministic ? reproducibility::deterministic : reproducibility::same_on_all_ranks;
   if (!options.algorithm.empty()) {
-    auto forced = parse_algorithm(options.algorithm);
+    auto forced = settings->force(options.algorithm);
     if (!forced) return std::move(forced).error();
-    settings->forced = *forced;
   }
+  auto sound = settings->check();
+  if (!sound) return std::move(sound).error();
   return settings;
 }
 
@@ -46,19 +47,6 @@ std::vector<rank_t> left_behind(const std::vector<sharer>& sharers, const world&
   for (const sharer& s : sharers)
     if (std::ranges::find(next.peers, s.origin, &peer::origin) == next.peers.end()) ranks.push_back(s.rank);
   return ranks;
-}
-
-error check_counts(std::size_t in, std::size_t out) {
-  if (in == out) return {};
-  return error{errc::invalid_argument, "all_reduce: the input has " + std::to_string(in) +
-                                           " elements and the output " + std::to_string(out) +
-                                           "; give both the same length"};
-}
-
-ticket refuse(error why) {
-  detail::call_place place;
-  place.refused = std::move(why);
-  return ticket{std::move(place)};
 }
 
 }  // namespace
@@ -98,16 +86,10 @@ ticket lane::all_reduce(std::span<float> inout, reduction op, deadline limit) {
 }
 
 ticket lane::all_reduce(std::span<const float> in, std::span<float> out, reduction op, deadline limit) {
-  if (auto unequal = check_counts(in.size(), out.size())) return refuse(std::move(unequal));
   return place(chorale::all_reduce(in, out, op).what, limit);
 }
 
-ticket lane::place(const described_call& described) {
-  if (described.what.kind == collective_kind::all_reduce)
-    if (auto unequal = check_counts(described.what.count, described.out_count))
-      return refuse(std::move(unequal));
-  return place(described.what, {});
-}
+ticket lane::place(const described_call& described) { return place(described.what, {}); }
 
 ticket lane::message(std::byte* data, std::size_t count, dtype type, rank_t peer, direction way,
                      deadline limit) {
@@ -116,7 +98,7 @@ ticket lane::message(std::byte* data, std::size_t count, dtype type, rank_t peer
   what.type = type;
   what.in = way == direction::out ? data : nullptr;
   what.out = way == direction::in ? data : nullptr;
-  what.count = count;
+  what.count = what.in_count = what.out_count = count;
   what.peer = peer;
   what.sending = way == direction::out;
   return place(what, limit);

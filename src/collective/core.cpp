@@ -165,7 +165,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   op.signature_ = signature_of(what);
   op.outcome_ = {};
   op.observer_ = nullptr;
-  op.finished_ = op.adopted_ = op.is_reported_ = false;
+  op.finished_ = op.adopted_ = op.is_reported_ = op.asked_around_ = false;
   op.since_ = {};
   if (why_not) {
     op.finished_ = true;
@@ -204,7 +204,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
 void core::refuse(in_flight& op, error why) noexcept {
   // Ranks that made the same call refuse it too, and their signatures agree with ours.
   for (auto& link : pairs_)
-    if (link) link->send_signature(op.lane_->key, op.ticket_, op.signature_);
+    if (link) link->send_signature(op.lane_->key, op.ticket_, op.signed_for(link->peer()));
   finish(op, std::move(why));
 }
 
@@ -214,17 +214,17 @@ void core::finish(in_flight& op, error outcome) noexcept {
   if (outcome) {
     op.take_back();
     outcome.with_ticket(op.ticket_ & ~message_ticket);
-    if (!(op.ticket_ & message_ticket))
-      for (auto& link : pairs_)
-        if (link) link->forget_ticket(lane.key, op.ticket_);
   }
+  if (!(op.ticket_ & message_ticket))
+    for (auto& link : pairs_)
+      if (link) link->forget_ticket(lane.key, op.ticket_);
   op.outcome_ = std::move(outcome);
   loop_.disarm(op.expiry_);
   if (op.is_reported_) guarded_->done(op.reported_);
   (op.previous_ ? op.previous_->next_ : lane.first) = op.next_;
   (op.next_ ? op.next_->previous_ : lane.last) = op.previous_;
   if (!(op.ticket_ & message_ticket))
-    lane.history[op.ticket_ % lane.history.size()] = {op.ticket_, op.signature_};
+    lane.history[op.ticket_ % lane.history.size()] = {op.ticket_, op.signature_, op.what_.counts};
   --running_;
   if (--lane.running == 0) --running_lanes_;
   close_handle(lane);
@@ -232,6 +232,10 @@ void core::finish(in_flight& op, error outcome) noexcept {
     op.observer_->ended(*op.observer_);
   else if (op.adopted_)
     op.recycle();
+}
+
+signature in_flight::signed_for(rank_t peer) const noexcept {
+  return signature_between(signature_, what_.counts.get(), core_->rank(), peer);
 }
 
 void in_flight::release() noexcept {

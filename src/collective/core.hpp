@@ -8,7 +8,7 @@
 
 #include <chorale/async/engine.hpp>
 #include <chorale/collective/lane.hpp>
-#include <chorale/collective/selection.hpp>
+#include <chorale/collective/plan_cache.hpp>
 #include <chorale/transport/guard/guard.hpp>
 #include <chorale/transport/pair.hpp>
 
@@ -20,6 +20,7 @@
 
 namespace chorale {
 
+class combining;
 class gpu_abort;
 class plan_execution;
 class message_execution;
@@ -160,12 +161,14 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void act_on_cause() noexcept;
   void act_on_departures() noexcept;
   void report_slow_operations() noexcept;
+  void ask_around() noexcept;
   void act_on_lost_links() noexcept;
   void look_at_the_clock() noexcept;
   [[nodiscard]] bool departed(rank_t who) const noexcept;
   [[nodiscard]] rank_t departed_peer(const in_flight& op) const noexcept;
   [[nodiscard]] error revoked_error() const;
   in_flight& new_execution(const call& what, error& why_not);
+  [[nodiscard]] plan_key plan_for(const call& what, algorithm_kind algorithm, const combining& how) const;
   template <class Execution>
   static Execution& reuse(std::vector<Execution*>& free) noexcept;
 

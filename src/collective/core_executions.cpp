@@ -1,4 +1,5 @@
 // What runs a call: the pools of executions, and which of them serves what.
+#include <chorale/collective/combining.hpp>
 #include <chorale/collective/core.hpp>
 #include <chorale/collective/message_execution.hpp>
 #include <chorale/collective/plan_execution.hpp>
@@ -40,31 +41,46 @@ void core::recycle(tiny_exchange& e) noexcept { free_tiny_exchanges_.push_back(&
 /// `why_not` is set when the call can not be served; the execution then only carries that error.
 in_flight& core::new_execution(const call& what, error& why_not) {
   if (what.kind == collective_kind::message) return new_message_execution();
-  const bool barrier = what.kind == collective_kind::barrier;
-  auto reduce = find_host_reduction(barrier ? dtype::f32 : what.type, barrier ? reduction::sum : what.op);
-  const algorithm_kind kind = choose_all_reduce(settings_, size_, what.bytes());
-  if (kind == algorithm_kind::tiny && reduce) {
+  const algorithm_kind algorithm = choose(settings_, what, size_);
+  auto how = combining::find(what, size_);
+  if (algorithm == algorithm_kind::tiny && how) {
     tiny_exchange& tiny = new_tiny_exchange();
-    tiny.prepare(*reduce);
+    tiny.prepare(*how);
     return tiny;
   }
   plan_execution& execution = new_plan_execution();
-  plan_key key;
-  key.algorithm = kind;
-  key.in_place = !what.carries_nothing() && what.in == what.out;
-  key.element_bytes = static_cast<std::uint32_t>(what.carries_nothing() ? sizeof(float) : size_of(what.type));
-  key.count = what.carries_nothing() ? 1 : what.count;
-  if (!reduce) {
-    why_not = std::move(reduce).error();
+  if (!how) {
+    why_not = std::move(how).error();
     return execution;
   }
-  auto plan = plans_.all_reduce(key);
+  const plan_key key = plan_for(what, algorithm, *how);
+  auto plan = plans_.find(key);
   if (!plan) {
     why_not = std::move(plan).error();
     return execution;
   }
-  execution.prepare(std::move(*plan), *reduce);
+  execution.prepare(std::move(*plan), *how, key.accumulator_bytes != key.element_bytes);
   return execution;
+}
+
+plan_key core::plan_for(const call& what, algorithm_kind algorithm, const combining& how) const {
+  plan_key key;
+  key.algorithm = algorithm;
+  key.element_bytes = static_cast<std::uint8_t>(how.element_bytes());
+  const bool wide = algorithm == algorithm_kind::slice_owner;  // others send partial sums
+  key.accumulator_bytes = wide ? static_cast<std::uint8_t>(how.accumulator_bytes()) : key.element_bytes;
+  if (what.carries_nothing()) {
+    key.kind = collective_kind::all_reduce;
+    key.count = 1;
+    return key;
+  }
+  key.kind = what.kind;
+  key.root = has_root(what.kind) ? what.root : 0;
+  key.in_place = plan_execution::runs_in_place(what, rank_, size_);
+  key.count =
+      what.kind == collective_kind::all_to_all ? what.count / static_cast<std::uint64_t>(size_) : what.count;
+  key.counts = what.counts;
+  return key;
 }
 
 }  // namespace chorale

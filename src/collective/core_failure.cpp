@@ -133,13 +133,39 @@ void core::patience::fired(operation& op) noexcept { static_cast<patience&>(op).
 
 void core::look_at_the_clock() noexcept {
   if (links_expire_ <= loop_.now()) act_on_lost_links();
-  report_slow_operations();
+  if (running_ != 0) {
+    ask_around();
+    report_slow_operations();
+  }
   if (running_ != 0 && !patience_.armed())
     loop_.arm(patience_, std::min(links_expire_, loop_.now() + patience_step));
 }
 
+/// A rank that called something else may send nothing here that shows it: two ranks that both take themselves
+/// for the receiver would wait for each other for ever. So an operation that waits long tells everybody what
+/// it is, once.
+void core::ask_around() noexcept {
+  struct question {
+    std::uint64_t lane;
+    std::uint64_t ticket;
+    signature call;
+    std::shared_ptr<const count_table> counts;
+  };
+  std::vector<question> questions;  // sending may end operations: none is held meanwhile
+  for (auto& [key, lane] : lanes_)
+    for (in_flight* op = lane->first; op; op = op->next_) {
+      if (op->asked_around_ || op->since_ == time_point{} || (op->ticket_ & message_ticket) != 0) continue;
+      op->asked_around_ = true;
+      questions.push_back({key, op->ticket_, op->signature_, op->what_.counts});
+    }
+  for (const question& q : questions)
+    for (auto& link : pairs_)
+      if (link && !departed(link->peer()))
+        link->send_signature(q.lane, q.ticket,
+                             signature_between(q.call, q.counts.get(), rank_, link->peer()));
+}
+
 void core::report_slow_operations() noexcept {
-  if (!guarded_ || running_ == 0) return;
   std::vector<rank_t> waits_for;
   const time_point now = loop_.now();
   for (auto& [key, lane] : lanes_) {
@@ -149,6 +175,7 @@ void core::report_slow_operations() noexcept {
         op->since_ = now;
         continue;
       }
+      if (!guarded_) continue;
       waits_for.clear();
       for (rank_t r = 0; r < size_; ++r)
         if (r != rank_ && op->needs(r)) waits_for.push_back(r);

@@ -34,15 +34,17 @@ verdict core::judge(rank_t from, const frame_header& header) noexcept {
   const bool message = (header.ticket & message_ticket) != 0;
   if (!message && header.ticket >= lane.short_from) return verdict::refused;
   if (const in_flight* op = find(lane, from, header)) {
-    if (op->signature_ == header.call) return verdict::current;
-    mismatch(lane, header.ticket, op->signature_, from, header.call);
+    const signature expected = op->signed_for(from);
+    if (expected == header.call) return verdict::current;
+    mismatch(lane, header.ticket, expected, from, header.call);
     return verdict::refused;
   }
   if (message || header.ticket >= lane.next_ticket) return verdict::current;
   const auto& past = lane.history[header.ticket % lane.history.size()];
   if (past.ticket > header.ticket) return verdict::refused;  // long over
   if (past.ticket < header.ticket) return verdict::current;  // taken and not started yet
-  if (!(past.call == header.call)) mismatch(lane, header.ticket, past.call, from, header.call);
+  const signature expected = signature_between(past.call, past.counts.get(), rank_, from);
+  if (!(expected == header.call)) mismatch(lane, header.ticket, expected, from, header.call);
   return verdict::refused;
 }
 
@@ -50,12 +52,13 @@ bool core::judge_early(in_flight& op) noexcept {
   for (auto& link : pairs_) {
     if (!link) continue;
     const frame_header* differs = nullptr;
+    const signature expected = op.signed_for(link->peer());
     link->early(op.lane_->key, op.ticket_, [&](const frame_header& h) {
-      if (find(*op.lane_, link->peer(), h) == &op && !(h.call == op.signature_)) differs = &h;
+      if (find(*op.lane_, link->peer(), h) == &op && !(h.call == expected)) differs = &h;
     });
     if (!differs) continue;
     const signature theirs = differs->call;  // the early arrivals go with the lane
-    mismatch(*op.lane_, op.ticket_, op.signature_, link->peer(), theirs);
+    mismatch(*op.lane_, op.ticket_, expected, link->peer(), theirs);
     return false;
   }
   return true;

@@ -27,7 +27,10 @@ class in_flight {
   [[nodiscard]] const error& outcome() const noexcept { return outcome_; }
   [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
   [[nodiscard]] const call& what() const noexcept { return what_; }
+  /// What every peer has to have called; see `signed_for` for what one of them has to.
   [[nodiscard]] const signature& signed_as() const noexcept { return signature_; }
+  /// What rides on messages to and from `peer`.
+  [[nodiscard]] signature signed_for(rank_t peer) const noexcept;
   [[nodiscard]] core& owner() const noexcept { return *core_; }
   [[nodiscard]] lane_state& lane() const noexcept { return *lane_; }
 
@@ -67,6 +70,7 @@ class in_flight {
   bool adopted_ = false;
   pending_id reported_{};  // what the guard knows it by
   bool is_reported_ = false;
+  bool asked_around_ = false;  // has waited so long that it has told everybody what it is
   in_flight* previous_ = nullptr;
   in_flight* next_ = nullptr;
 };

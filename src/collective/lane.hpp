@@ -19,6 +19,7 @@ struct lane_state {
   struct finished_call {
     std::uint64_t ticket = 0;
     signature call;
+    std::shared_ptr<const count_table> counts;  ///< all_to_all_v: what single peers had to call
   };
 
   std::uint64_t key = default_lane;

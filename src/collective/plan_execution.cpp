@@ -19,23 +19,52 @@ bool only_forwards(step_kind kind) noexcept { return kind == step_kind::recv_red
 
 }  // namespace
 
-void plan_execution::prepare(std::shared_ptr<const schedule::plan> plan, host_reduction reduce) noexcept {
+void plan_execution::prepare(std::shared_ptr<const schedule::plan> plan, const combining& how,
+                             bool wide) noexcept {
   plan_ = std::move(plan);
-  reduce_ = reduce;
+  how_ = how;
+  wide_ = wide;
+}
+
+bool plan_execution::runs_in_place(const call& what, rank_t rank, rank_t ranks) noexcept {
+  if (!reduces(what.kind) || what.op != reduction::premul_sum) return in_place(what, rank, ranks);
+  return what.kind == collective_kind::all_reduce || what.kind == collective_kind::scan ||
+         (what.kind == collective_kind::reduce && rank == what.root);
+}
+
+void plan_execution::find_buffers() {
+  in_ = what().in;
+  out_ = what().out;
+  if (what().carries_nothing()) {
+    in_ = reinterpret_cast<const std::byte*>(token_);
+    out_ = reinterpret_cast<std::byte*>(token_ + 1);
+    return;
+  }
+  if (!how_.scales()) return;
+  const std::uint64_t count = shape_of(what(), owner().rank(), owner().size()).in;
+  std::byte* to = out_;
+  if (!runs_in_place(what(), owner().rank(), owner().size())) {
+    const std::uint64_t bytes = count * element_;
+    if (bytes > scaled_capacity_) {
+      scaled_.reset();
+      scaled_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      scaled_capacity_ = bytes;
+    }
+    to = scaled_.get();
+  }
+  how_.scale(to, in_, count, what());
+  in_ = to;
 }
 
 const std::byte* plan_execution::source(const plan_step& s) const noexcept {
   if (s.src_space == space::scratch) return scratch_.get() + s.src_offset;
-  const bool in = s.src_space == space::in;
-  if (what().carries_nothing()) return reinterpret_cast<const std::byte*>(token_ + (in ? 0 : 1));
-  return (in ? what().in : what().out) + s.src_offset;
+  return (s.src_space == space::in ? in_ : out_) + s.src_offset;
 }
 
 std::byte* plan_execution::target(const plan_step& s) noexcept {
   if (s.dst_space == space::scratch) return scratch_.get() + s.dst_offset;
-  if (what().carries_nothing()) return reinterpret_cast<std::byte*>(token_ + 1);
   // Only in the in-place form does a plan write what it calls input.
-  return what().out + s.dst_offset;
+  return (s.dst_space == space::in ? const_cast<std::byte*>(in_) : out_) + s.dst_offset;
 }
 
 std::byte* plan_execution::sink_of(step_index s) noexcept {
@@ -45,7 +74,7 @@ std::byte* plan_execution::sink_of(step_index s) noexcept {
 
 void plan_execution::lay_out() {
   const auto& all = plan_->steps;
-  element_ = what().carries_nothing() ? sizeof(float) : size_of(what().type);
+  element_ = how_.element_bytes();
   steps_.assign(all.size(), {});
   edges_.assign(plan_->edges.size(), {});
   std::uint32_t arrivals = 0;
@@ -79,6 +108,7 @@ void plan_execution::begin() {
   taken_back_ = false;
   draining_ = true;  // receives may complete while they are posted: their steps wait for the list to be whole
   lay_out();
+  find_buffers();
   left_ = plan_->steps.size();
   for (step_index s = static_cast<step_index>(left_); s-- > 0;)
     if (steps_[s].waits_for == 0) ready_.push_back(s);
@@ -111,12 +141,12 @@ void plan_execution::post(landing& slot) noexcept {
   const plan_step& step = plan_->steps[slot.step];
   const auto& edge = plan_->edges[slot.edge];
   slot.key = {lane().key, ticket(), step.recv_sequence, edge.channel};
-  slot.call = signed_as();
+  slot.call = signed_for(edge.peer);
   slot.size = step.length;
   slot.completed = on_received;
   slot.target = nullptr;
   slot.consume = on_part;
-  if (steps_[slot.step].ready && !schedule::reduces(step.kind)) {
+  if (steps_[slot.step].ready && goes_straight(slot.step)) {
     slot.target = sink_of(slot.step);
     slot.consume = nullptr;
   }
@@ -132,20 +162,47 @@ void plan_execution::drain() noexcept {
     issue(next);
   }
   draining_ = false;
-  if (left_ == 0 && !taken_back_) owner().finish(*this, {});
+  if (left_ == 0 && !taken_back_) complete();
+}
+
+void plan_execution::complete() noexcept {
+  if (how_.settles() && !wide_) {
+    const buffer_shape shape = shape_of(what(), owner().rank(), owner().size());
+    if (shape.writes) how_.settle(out_, shape.out);
+  }
+  owner().finish(*this, {});
+}
+
+/// Where the element at `offset` bytes of a narrow place lies in a wide one.
+std::uint64_t plan_execution::widened(std::uint64_t offset) const noexcept {
+  return offset / element_ * plan_->accumulator_bytes;
+}
+
+/// The message is what its place holds.
+bool plan_execution::goes_straight(step_index s) const noexcept {
+  return !schedule::reduces(plan_->steps[s].kind) && !plan_->steps[s].dst_wide;
 }
 
 void plan_execution::issue(step_index s) noexcept {
   const plan_step& step = plan_->steps[s];
   switch (step.kind) {
     case step_kind::copy:
-      std::memmove(target(step), source(step), step.length);
+      if (step.src_wide)
+        how_.round(target(step), source(step), step.length / element_);
+      else if (step.dst_wide)
+        how_.begin(target(step), source(step), step.length / element_);
+      else
+        std::memmove(target(step), source(step), step.length);
       return step_done(s);
     case step_kind::reduce: {
       std::byte* to = target(step);
       const std::byte* arriving = source(step);
       const bool local_first = step.order == schedule::operand_order::local_first;
-      reduce_(to, local_first ? to : arriving, local_first ? arriving : to, step.length / element_);
+      const std::uint64_t count = step.length / element_;
+      if (step.dst_wide)
+        how_.fold(to, to, arriving, count);
+      else
+        how_.combine(to, local_first ? to : arriving, local_first ? arriving : to, count);
       return step_done(s);
     }
     case step_kind::send:
@@ -164,7 +221,7 @@ void plan_execution::start_send(step_index s, const std::byte* from) noexcept {
   m.peer = edge.peer;
   m.header = {};
   m.header.set_key({lane().key, ticket(), step.send_sequence, edge.channel});
-  m.header.call = signed_as();
+  m.header.call = signed_for(edge.peer);
   m.data = from;
   m.size = step.length;
   m.handed_over = on_sent;
@@ -179,7 +236,7 @@ void plan_execution::open(step_index s) noexcept {
     if (!slot.in_use || slot.step != s) continue;
     if (slot.landed != 0) apply(s, 0, slot.buffer.get(), slot.landed);
     if (slot.arrived) return received(slot);
-    if (!schedule::reduces(step.kind)) {
+    if (goes_straight(s)) {
       slot.target = sink_of(s);
       slot.consume = nullptr;
     }
@@ -190,14 +247,20 @@ void plan_execution::open(step_index s) noexcept {
 void plan_execution::apply(step_index s, std::uint64_t offset, const std::byte* payload,
                            std::uint64_t bytes) noexcept {
   const plan_step& step = plan_->steps[s];
-  std::byte* to = sink_of(s) + offset;
+  const std::uint64_t count = bytes / element_;
+  std::byte* to = sink_of(s) + (step.dst_wide ? widened(offset) : offset);
   if (!schedule::reduces(step.kind)) {
-    std::memcpy(to, payload, bytes);
+    if (step.dst_wide)
+      how_.begin(to, payload, count);
+    else
+      std::memcpy(to, payload, bytes);
     return;
   }
-  const std::byte* local = source(step) + offset;
+  const std::byte* local = source(step) + (step.src_wide ? widened(offset) : offset);
+  if (step.src_wide && step.dst_wide) return how_.fold(to, local, payload, count);
+  if (step.src_wide) return how_.finish(to, local, payload, count);
   const bool local_first = step.order == schedule::operand_order::local_first;
-  reduce_(to, local_first ? local : payload, local_first ? payload : local, bytes / element_);
+  how_.combine(to, local_first ? local : payload, local_first ? payload : local, count);
 }
 
 void plan_execution::on_part(posted_receive& base, std::uint64_t offset, const std::byte* payload,

@@ -5,8 +5,8 @@
 // receive, so ready steps go through a list instead of recursion.
 #pragma once
 
+#include <chorale/collective/combining.hpp>
 #include <chorale/collective/in_flight.hpp>
-#include <chorale/kernels/host_reduce.hpp>
 #include <chorale/schedule/plan.hpp>
 #include <chorale/transport/pair.hpp>
 
@@ -17,8 +17,11 @@ namespace chorale {
 
 class plan_execution final : public in_flight {
  public:
-  /// Before `begin`: what to walk. `plan` is kept.
-  void prepare(std::shared_ptr<const schedule::plan> plan, host_reduction reduce) noexcept;
+  /// Before `begin`: what to walk, which is kept, and whether its folds are kept in accumulators.
+  void prepare(std::shared_ptr<const schedule::plan> plan, const combining& how, bool wide) noexcept;
+  /// Whether the plan of a call is to be one for input and output in one place: where they are, and where the
+  /// input is scaled into the output first.
+  [[nodiscard]] static bool runs_in_place(const call& what, rank_t rank, rank_t ranks) noexcept;
 
  protected:
   void begin() override;
@@ -57,6 +60,7 @@ class plan_execution final : public in_flight {
   };
 
   void lay_out();
+  void find_buffers();
   void drain() noexcept;
   void issue(schedule::step_index s) noexcept;
   void start_send(schedule::step_index s, const std::byte* from) noexcept;
@@ -70,6 +74,9 @@ class plan_execution final : public in_flight {
   void step_done(schedule::step_index s) noexcept;
   /// The message of a step that receives is on this side, whether its step has begun or not.
   [[nodiscard]] bool has_come(schedule::step_index s) const noexcept;
+  void complete() noexcept;
+  [[nodiscard]] std::uint64_t widened(std::uint64_t offset) const noexcept;
+  [[nodiscard]] bool goes_straight(schedule::step_index s) const noexcept;
   [[nodiscard]] const std::byte* source(const schedule::plan_step& s) const noexcept;
   [[nodiscard]] std::byte* target(const schedule::plan_step& s) noexcept;
   /// Where the value of a step that reduces ends up.
@@ -81,8 +88,13 @@ class plan_execution final : public in_flight {
                       std::uint64_t bytes) noexcept;
 
   std::shared_ptr<const schedule::plan> plan_;
-  host_reduction reduce_ = nullptr;
+  combining how_;
   std::size_t element_ = 4;
+  bool wide_ = false;
+  const std::byte* in_ = nullptr;
+  std::byte* out_ = nullptr;
+  std::unique_ptr<std::byte[]> scaled_;  // a premultiplied input that has no other place
+  std::uint64_t scaled_capacity_ = 0;
   std::vector<step_state> steps_;
   std::unique_ptr<send_state[]> sends_;
   std::unique_ptr<landing[]> landings_;  // slots_per_edge for each edge of the plan

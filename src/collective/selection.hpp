@@ -1,30 +1,41 @@
-// Which algorithm serves a call, and the plans made for it.
+// Which algorithm serves a call.
 //
 // A pure function of what all ranks know alike: the call's signature, the number of ranks, and settings that
 // rank 0 decided for everyone when the communicator was made. Nothing local takes part.
 #pragma once
 
 #include <chorale/async/result.hpp>
-#include <chorale/schedule/plan.hpp>
+#include <chorale/collective/call.hpp>
 
-#include <compare>
+#include <array>
 #include <cstdint>
-#include <list>
-#include <map>
-#include <memory>
 #include <string>
+#include <string_view>
 
 namespace chorale {
 
+/// Values travel in the settings: append, never renumber.
 enum class algorithm_kind : std::uint8_t {
   automatic = 0,
-  tiny = 1,
+  tiny = 1,  ///< one line to every host-mate
   recursive_doubling = 2,
   slice_owner = 3,
-  ring = 4
+  ring = 4,
+  chain = 5,
+  binomial = 6,
+  double_tree = 7,
+  direct = 8,
+  bruck = 9,
+  halving = 10,  ///< recursive halving, for all_reduce with doubling after it
 };
+inline constexpr std::size_t algorithm_kinds = 11;
 [[nodiscard]] std::string_view name_of(algorithm_kind kind) noexcept;
 [[nodiscard]] result<algorithm_kind> parse_algorithm(std::string_view name);
+
+/// Whether an algorithm exists for a collective.
+[[nodiscard]] bool serves(algorithm_kind algorithm, collective_kind kind) noexcept;
+/// "ring, direct".
+[[nodiscard]] std::string algorithms_for(collective_kind kind);
 
 enum class reproducibility : std::uint8_t {
   same_on_all_ranks = 0,  ///< bitwise the same result on every rank
@@ -32,9 +43,21 @@ enum class reproducibility : std::uint8_t {
 };
 
 struct selection_settings {
-  algorithm_kind forced = algorithm_kind::automatic;
+  std::array<algorithm_kind, collective_kinds> forced{};  ///< by collective
   reproducibility mode = reproducibility::same_on_all_ranks;
   bool all_lines = false;  ///< every pair of ranks has the one-line path
+
+  [[nodiscard]] algorithm_kind forced_for(collective_kind kind) const noexcept {
+    return forced[static_cast<std::size_t>(kind)];
+  }
+  /// For every collective that has it.
+  void force(algorithm_kind algorithm) noexcept;
+  /// "ring", or "all_reduce=ring,broadcast=chain", or both mixed, later entries first. A bare name counts
+  /// wherever that algorithm exists; errc::invalid_argument where a named collective does not have it.
+  [[nodiscard]] result<void> force(std::string_view list);
+  /// Whether mode and forced algorithms go together.
+  [[nodiscard]] result<void> check() const;
+
   /// In 64 bits, for the bootstrap's record.
   [[nodiscard]] std::uint64_t encoded() const noexcept;
   [[nodiscard]] static selection_settings decoded(std::uint64_t bits) noexcept;
@@ -42,32 +65,10 @@ struct selection_settings {
   [[nodiscard]] static result<selection_settings> from_environment();
 };
 
-/// For all_reduce of `bytes` among `ranks`.
-[[nodiscard]] algorithm_kind choose_all_reduce(const selection_settings& settings, rank_t ranks,
-                                               std::uint64_t bytes) noexcept;
+/// Sums and products of 16- and 8-bit floats are folded in f32, where the algorithm allows.
+[[nodiscard]] bool folds_wider(const call& what) noexcept;
 
-struct plan_key {
-  algorithm_kind algorithm = algorithm_kind::automatic;
-  bool in_place = false;
-  std::uint32_t element_bytes = 0;
-  std::uint64_t count = 0;
-  friend auto operator<=>(const plan_key&, const plan_key&) = default;
-};
-
-/// The latest plans of one rank. A plan stays valid while somebody holds it.
-class plan_cache {
- public:
-  plan_cache(rank_t rank, rank_t ranks) noexcept : rank_{rank}, ranks_{ranks} {}
-  /// Finds or makes the plan of an all_reduce.
-  [[nodiscard]] result<std::shared_ptr<const schedule::plan>> all_reduce(const plan_key& key);
-
- private:
-  static constexpr std::size_t capacity = 64;
-  using entry = std::pair<plan_key, std::shared_ptr<const schedule::plan>>;
-  rank_t rank_;
-  rank_t ranks_;
-  std::list<entry> recent_;  // most recently used first
-  std::map<plan_key, std::list<entry>::iterator> index_;
-};
+[[nodiscard]] algorithm_kind choose(const selection_settings& settings, const call& what,
+                                    rank_t ranks) noexcept;
 
 }  // namespace chorale

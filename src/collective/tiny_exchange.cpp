@@ -29,7 +29,10 @@ void tiny_exchange::begin() {
   for (rank_t r = 0; r < ranks_; ++r) seats_[static_cast<std::size_t>(r)].here = false;
   seat& mine = seats_[static_cast<std::size_t>(owner().rank())];
   mine.here = true;
-  if (bytes_ != 0) std::memcpy(mine.value, what().in, bytes_);
+  if (bytes_ != 0 && how_.scales())
+    how_.scale(mine.value, what().in, what().count, what());
+  else if (bytes_ != 0)
+    std::memcpy(mine.value, what().in, bytes_);
   write_lines();
   const bool spin = owner().loop().spin_budget() != duration::zero();
   for (int i = 0; i < (spin ? looks : 1) && missing_ != 0 && !finished(); ++i) {
@@ -116,10 +119,24 @@ void tiny_exchange::fold() noexcept {
     const std::size_t count = what().count;
     alignas(64) std::byte sum[tiny_line::capacity];
     std::memcpy(sum, seats_[0].value, bytes_);
-    for (rank_t r = 1; r < ranks_; ++r) reduce_(sum, sum, seats_[static_cast<std::size_t>(r)].value, count);
+    if (how_.wide() && ranks_ > 1) {
+      fold_wide(sum, count);
+    } else {
+      for (rank_t r = 1; r < ranks_; ++r)
+        how_.combine(sum, sum, seats_[static_cast<std::size_t>(r)].value, count);
+      if (how_.settles()) how_.settle(sum, count);
+    }
     std::memcpy(what().out, sum, bytes_);
   }
   owner().finish(*this, {});
+}
+
+void tiny_exchange::fold_wide(std::byte* out, std::size_t count) noexcept {
+  alignas(64) std::byte so_far[sizeof(float) * tiny_line::capacity];
+  how_.begin(so_far, seats_[0].value, count);
+  const auto last = static_cast<std::size_t>(ranks_) - 1;
+  for (std::size_t r = 1; r < last; ++r) how_.fold(so_far, so_far, seats_[r].value, count);
+  how_.finish(out, so_far, seats_[last].value, count);
 }
 
 void tiny_exchange::take_back() noexcept {

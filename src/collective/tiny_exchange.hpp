@@ -6,8 +6,8 @@
 // is missing then is awaited like any other message.
 #pragma once
 
+#include <chorale/collective/combining.hpp>
 #include <chorale/collective/in_flight.hpp>
-#include <chorale/kernels/host_reduce.hpp>
 #include <chorale/transport/pair.hpp>
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace chorale {
 class tiny_exchange final : public in_flight {
  public:
   explicit tiny_exchange(rank_t ranks);
-  void prepare(host_reduction reduce) noexcept { reduce_ = reduce; }
+  void prepare(const combining& how) noexcept { how_ = how; }
 
  protected:
   void begin() override;
@@ -38,10 +38,11 @@ class tiny_exchange final : public in_flight {
   void await_rest() noexcept;
   void arrived() noexcept;
   void fold() noexcept;
+  void fold_wide(std::byte* out, std::size_t count) noexcept;
 
   std::unique_ptr<seat[]> seats_;
   rank_t ranks_;
-  host_reduction reduce_ = nullptr;
+  combining how_;
   std::uint32_t missing_ = 0;  // lines not here, and sends not handed over
   std::size_t bytes_ = 0;
 };

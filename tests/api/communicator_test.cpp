@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_and_says_why) {
     BOOST_TEST((e == ch::errc::invalid_argument));
     e = co_await outcome_of(comm.recv(all, 7));
     BOOST_TEST((e == ch::errc::invalid_argument));
-    e = co_await outcome_of(comm.all_reduce(all, ch::avg));
+    e = co_await outcome_of(comm.all_reduce(all, ch::reduction::bit_or));
     BOOST_TEST((e == ch::errc::unsupported));
     e = co_await outcome_of(comm.all_reduce(all));
     BOOST_TEST(!e, e.message());

@@ -25,8 +25,8 @@ task<void> reduce_once(core& on, std::span<const float> in, std::span<float> out
 void check_case(rank_t n, std::size_t count, medium over, selection_settings settings, bool in_place,
                 std::uint32_t seed) {
   BOOST_TEST_CONTEXT("ranks " << n << ", count " << count << ", " << name_of(over) << ", algorithm "
-                              << name_of(settings.forced) << (in_place ? ", in place" : "") << ", seed "
-                              << seed) {
+                              << name_of(settings.forced_for(collective_kind::all_reduce))
+                              << (in_place ? ", in place" : "") << ", seed " << seed) {
     engine loop{engine_options{backend_kind::automatic, duration{0}}};
     ranks all{loop, n, over, settings};
     std::mt19937 random{seed};
@@ -63,7 +63,8 @@ void check_case(rank_t n, std::size_t count, medium over, selection_settings set
         break;
       }
     }
-    if (settings.mode == reproducibility::deterministic || settings.forced == algorithm_kind::slice_owner) {
+    if (settings.mode == reproducibility::deterministic ||
+        settings.forced_for(collective_kind::all_reduce) == algorithm_kind::slice_owner) {
       for (std::size_t i = 0; i < count; ++i) {
         float fold = original[0][i];
         for (rank_t r = 1; r < n; ++r) fold += original[static_cast<std::size_t>(r)][i];
@@ -100,7 +101,7 @@ BOOST_AUTO_TEST_CASE(a_few_sizes_on_every_algorithm_and_medium) {
       for (rank_t n = 1; n <= most_ranks; ++n)
         for (const std::size_t count : {0, 1, 7, 8, 9, 1000, 3000, 70000}) {
           selection_settings settings;
-          settings.forced = kind;
+          settings.force(kind);
           check_case(n, static_cast<std::size_t>(count), over, settings, false, 1);
         }
 }
@@ -115,10 +116,10 @@ BOOST_AUTO_TEST_CASE(random_calls) {
       return *(list.begin() + random() % list.size());
     };
     selection_settings settings;
-    settings.forced = algorithms[random() % std::size(algorithms)];
+    settings.force(algorithms[random() % std::size(algorithms)]);
     if (random() % 3 == 0) {
       settings.mode = reproducibility::deterministic;
-      settings.forced = algorithm_kind::automatic;
+      settings.force(algorithm_kind::automatic);
     }
     const std::size_t count = pick(random() % 16, random() % 300, random() % 5000, random() % 200000);
     check_case(static_cast<rank_t>(1 + random() % 9), count, pick(medium::shm, medium::tcp, medium::mixed),
@@ -131,7 +132,7 @@ BOOST_AUTO_TEST_CASE(large_messages_in_pieces) {
     for (const algorithm_kind kind : {algorithm_kind::slice_owner, algorithm_kind::ring})
       for (const rank_t n : {2, 4}) {
         selection_settings settings;
-        settings.forced = kind;
+        settings.force(kind);
         check_case(n, large_bytes / sizeof(float) + 13, over, settings, true, 5);
       }
 }

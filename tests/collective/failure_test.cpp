@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(a_call_that_one_rank_cannot_serve_ends_the_different_calls_
     auto body = [&](core& on, rank_t r) -> task<void> {
       return [](core& c, rank_t rank, std::span<float> mine, error& outcome) -> task<void> {
         call what = all_reduce_of(mine, mine);
-        if (rank == 2) what.op = reduction::max;
+        if (rank == 2) what.op = reduction::bit_or;
         auto result = co_await as_result(place(c, what));
         if (!result) outcome = result.error();
       }(on, r, data[static_cast<std::size_t>(r)], outcomes[static_cast<std::size_t>(r)]);
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_call_that_no_rank_can_serve_leaves_the_lane_alone) {
     auto body = [&](core& on, rank_t r) -> task<void> {
       return [](core& c, std::span<float> mine, error& outcome) -> task<void> {
         call what = all_reduce_of(mine, mine);
-        what.op = reduction::max;
+        what.op = reduction::bit_or;
         auto refused = co_await as_result(place(c, what));
         if (!refused) outcome = refused.error();
         co_await place(c, all_reduce_of(mine, mine));
@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(operations_that_nobody_awaits_finish) {
   for (const medium over : media)
     for (const auto kind : {algorithm_kind::recursive_doubling, algorithm_kind::ring}) {
       selection_settings settings;
-      settings.forced = kind;
+      settings.force(kind);
       ranks all{loop, 5, over, settings};
       std::vector<std::vector<float>> data(5, std::vector<float>(15000, 1));
       auto body = [&](core& on, rank_t r) -> task<void> {

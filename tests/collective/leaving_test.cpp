@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(a_collective_ends_on_every_rank_also_on_those_that_wait_for
   for (const char* algorithm : {"ring", "recursive_doubling", "slice_owner", "tiny"}) {
     BOOST_TEST_CONTEXT(algorithm) {
       selection_settings settings;
-      settings.forced = *parse_algorithm(algorithm);
+      settings.force(*parse_algorithm(algorithm));
       const std::size_t count = std::string_view{algorithm} == "tiny" ? 4 : 9000;
       ranks all{loop, 5, medium::shm, settings};
       outcomes.assign(outcomes.size(), {});

@@ -61,7 +61,7 @@ scenario draw_scenario(std::uint64_t seed, rank_t ranks) {
   s.conditions = simulated_conditions::drawn(seed);
   static constexpr algorithm_kind forced[] = {algorithm_kind::recursive_doubling, algorithm_kind::ring,
                                               algorithm_kind::slice_owner};
-  if (random.one_in(ranks > 16 ? 40 : 2)) s.selection.forced = forced[random.below(std::size(forced))];
+  if (random.one_in(ranks > 16 ? 40 : 2)) s.selection.force(forced[random.below(std::size(forced))]);
   const std::uint64_t lanes = 1 + random.below(3);
   const std::uint64_t calls = 1 + random.below(ranks > 16 ? 4 : 10);
   std::vector<std::uint64_t> next(lanes, 1);
@@ -94,10 +94,10 @@ std::string describe(const planned_fault& f) {
 }
 
 std::string describe(const scenario& s) {
-  std::string text = "seed " + std::to_string(s.seed) + ", " + std::to_string(s.ranks) +
-                     " ranks, algorithm " + std::string{name_of(s.selection.forced)} + ", " +
-                     std::to_string(s.conditions.slots) + " slots, hops of " + std::to_string(s.hop_ticks) +
-                     "\n";
+  std::string text =
+      "seed " + std::to_string(s.seed) + ", " + std::to_string(s.ranks) + " ranks, algorithm " +
+      std::string{name_of(s.selection.forced_for(collective_kind::all_reduce))} + ", " +
+      std::to_string(s.conditions.slots) + " slots, hops of " + std::to_string(s.hop_ticks) + "\n";
   for (std::size_t i = 0; i < s.calls.size(); ++i) {
     const planned_call& c = s.calls[i];
     text += "  call " + std::to_string(i) + " on lane " + std::to_string(c.lane) + ": " +
