@@ -91,11 +91,22 @@ struct float_lanes : plain_lanes<Set, T> {
   }
 };
 
+/// f32 as it is, as many at a time as widened_lanes hold.
+template <class Set>
+struct accumulator_lanes {
+  static constexpr std::size_t element_bytes = sizeof(float);
+  static constexpr std::size_t width = Set::floats;
+  using scalar = float;
+  using value = vec<float, width>;
+  [[gnu::always_inline]] static value read(const std::byte* from) noexcept { return load<value>(from); }
+  [[gnu::always_inline]] static void write(std::byte* to, value v) noexcept { store(to, v); }
+};
+
 /// 16- and 8-bit floats as f32.
 template <class Set, class T>
 struct widened_lanes {
   static constexpr std::size_t element_bytes = sizeof(T);
-  static constexpr std::size_t width = Set::register_bytes / sizeof(float);
+  static constexpr std::size_t width = Set::floats;
   using scalar = float;
   using value = vec<float, width>;
   [[gnu::always_inline]] static value read(const std::byte* from) noexcept {
@@ -106,11 +117,12 @@ struct widened_lanes {
   }
 };
 
-/// How f32 lanes and 16- and 8-bit ones meet, where an instruction set has nothing better.
-template <std::size_t RegisterBytes>
+/// Registers of an instruction set, and how f32 and the smaller floats meet where it has nothing better.
+/// `Floats` are calculated at a time, of 16- and 8-bit types.
+template <std::size_t RegisterBytes, std::size_t Floats>
 struct vector_registers {
   static constexpr std::size_t register_bytes = RegisterBytes;
-  static constexpr std::size_t floats = RegisterBytes / sizeof(float);
+  static constexpr std::size_t floats = Floats;
   using float_vector = vec<float, floats>;
   using bit_vector = vec<std::int32_t, floats>;
 

@@ -142,7 +142,7 @@ struct fold_in_place {
 template <class Set, class T, class Op>
 struct fold_widened {
   using narrow = widened_lanes<Set, T>;
-  using wide = plain_lanes<Set, float>;
+  using wide = accumulator_lanes<Set>;
 
   static void begin(std::byte* acc, const std::byte* in, std::size_t count) noexcept {
     transform<wide, narrow>(acc, count, [](auto v) { return v; }, in);

@@ -7,8 +7,9 @@
 // `not_a_number`, positive. Widening is exact.
 #pragma once
 
+#include <chorale/kernels/dtype.hpp>  // first: g++ takes its enumerators for shadows of the types below
+
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 namespace chorale {
@@ -27,7 +28,6 @@ struct bf16_format {
   using code_type = std::uint16_t;
   static constexpr int mantissa_bits = 7;
   static constexpr int smallest_exponent = -126;
-  static constexpr float ceiling = std::numeric_limits<float>::infinity();
   static constexpr std::int32_t infinity = 0x7f80;
   static constexpr std::int32_t largest = 0x7f7f;
 };
@@ -69,25 +69,26 @@ inline constexpr int dropped_bits = 23 - Format::mantissa_bits;
 template <class Format, class Bits, class Float>
 [[nodiscard, gnu::always_inline]] constexpr Bits encode(Float value) noexcept {
   const Bits bits = __builtin_bit_cast(Bits, value);
-  const Bits sign = (bits >> (32 - code_bits<Format>)) & sign_code<Format>;
   const Bits magnitude = bits & 0x7fffffff;
-  constexpr std::int32_t ceiling = __builtin_bit_cast(std::int32_t, Format::ceiling);
-  const Bits clamped = magnitude > ceiling ? Bits{} + ceiling : magnitude;
-  Bits code = clamped;
   if constexpr (Format::smallest_exponent == -126) {
     // f32's own exponents: half a unit, less for an even neighbour below, carries where it must.
-    code = (clamped + ((clamped >> dropped_bits<Format>)&1) + ((1 << (dropped_bits<Format> - 1)) - 1)) >>
-           dropped_bits<Format>;
+    const Bits ordinary = magnitude > 0x7f800000 ? Bits{} + 0x7fff0000 : bits;
+    const Bits odd = (ordinary >> dropped_bits<Format>)&1;
+    return ((ordinary + odd + ((1 << (dropped_bits<Format> - 1)) - 1)) >> dropped_bits<Format>)&0xffff;
   } else {
+    const Bits sign = (bits >> (32 - code_bits<Format>)) & sign_code<Format>;
+    constexpr std::int32_t ceiling = __builtin_bit_cast(std::int32_t, Format::ceiling);
+    constexpr std::int32_t smallest = (Format::smallest_exponent + 127) << 23;
+    const Bits clamped = magnitude > ceiling ? Bits{} + ceiling : magnitude;
     // Adding a power of two whose unit in the last place is the format's unit at this exponent makes the FPU
     // round where the format does. What the sum's mantissa then holds counts units.
-    constexpr std::int32_t smallest = (Format::smallest_exponent + 127) << 23;
     const Bits exponent = (clamped < smallest ? Bits{} + smallest : clamped) & 0x7f800000;
     const Bits power = exponent + (dropped_bits<Format> << 23);
     const Float sum = __builtin_bit_cast(Float, clamped) + __builtin_bit_cast(Float, power);
-    code = (__builtin_bit_cast(Bits, sum) - power) + ((exponent - smallest) >> dropped_bits<Format>);
+    const Bits units = __builtin_bit_cast(Bits, sum) - power;
+    const Bits code = units + ((exponent - smallest) >> dropped_bits<Format>);
+    return magnitude > 0x7f800000 ? Bits{} + nan_code<Format> : (code | sign);
   }
-  return magnitude > 0x7f800000 ? Bits{} + nan_code<Format> : (code | sign);
 }
 
 /// Value of a code that was extended with zeros.
