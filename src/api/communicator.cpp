@@ -51,67 +51,6 @@ std::vector<rank_t> left_behind(const std::vector<sharer>& sharers, const world&
 
 }  // namespace
 
-// Lanes.
-
-lane::~lane() {
-  if (inside_ && !forked()) inside_->close_handle(*state_);
-}
-
-ticket lane::place(call what, deadline limit) {
-  detail::call_place place;
-  if (!inside_) {
-    place.refused =
-        refused_ ? refused_ : error{errc::invalid_state, "a lane was used after it was moved from"};
-    return ticket{std::move(place)};
-  }
-  if (forked()) {
-    place.refused = error{errc::forked};
-    return ticket{std::move(place)};
-  }
-  auto valid = validate(what, inside_->rank(), inside_->size());
-  if (!valid) {
-    place.refused = std::move(valid).error();
-    return ticket{std::move(place)};
-  }
-  what.expires = limit.from(inside_->loop().now());
-  place.number = inside_->take_ticket(*state_, what);
-  place.inside = inside_;
-  place.lane = state_;
-  place.what = what;
-  return ticket{std::move(place)};
-}
-
-ticket lane::all_reduce(std::span<float> inout, reduction op, deadline limit) {
-  return all_reduce(inout, inout, op, limit);
-}
-
-ticket lane::all_reduce(std::span<const float> in, std::span<float> out, reduction op, deadline limit) {
-  return place(chorale::all_reduce(in, out, op).what, limit);
-}
-
-ticket lane::place(const described_call& described) { return place(described.what, {}); }
-
-ticket lane::message(std::byte* data, std::size_t count, dtype type, rank_t peer, direction way,
-                     deadline limit) {
-  call what;
-  what.kind = collective_kind::message;
-  what.type = type;
-  what.in = way == direction::out ? data : nullptr;
-  what.out = way == direction::in ? data : nullptr;
-  what.count = what.in_count = what.out_count = count;
-  what.peer = peer;
-  what.sending = way == direction::out;
-  return place(what, limit);
-}
-
-ticket lane::barrier(deadline limit) {
-  call what;
-  what.kind = collective_kind::barrier;
-  return place(what, limit);
-}
-
-// The communicator.
-
 communicator::communicator(std::unique_ptr<epoch> current)
     : current_{std::move(current)},
       former_{std::make_unique<quarantine>(current_->inside->loop())},

@@ -10,16 +10,15 @@
 // Every await ends: with a value, or with an error that names rank, operation and cause. Destroying a
 // communicator tells the others that this rank has left; handles and operations go before it. A fork child
 // owns nothing: every call there gives errc::forked, and what the parent holds stays untouched. Element
-// types: float for reductions in this version, any arithmetic type of dtype.hpp for messages.
+// types and operations: docs/numbers.md.
 #pragma once
 
-#include <chorale/api/batch.hpp>
 #include <chorale/api/gpu.hpp>
+#include <chorale/api/lane.hpp>
 #include <chorale/api/ticket.hpp>
 #include <chorale/api/token_traits.hpp>
 #include <chorale/async/clock.hpp>
 #include <chorale/async/task.hpp>
-#include <chorale/kernels/element.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,86 +29,19 @@
 
 namespace chorale {
 
-inline constexpr reduction sum = reduction::sum;
-inline constexpr reduction avg = reduction::avg;
-
-class communicator;
-
-/// A key's own order of calls. A handle; the last one dropped ends the key for this epoch.
-class lane {
- public:
-  lane(lane&& other) noexcept
-      : inside_{std::exchange(other.inside_, nullptr)},
-        state_{other.state_},
-        refused_{std::move(other.refused_)} {}
-  lane& operator=(lane&& other) noexcept {
-    std::swap(inside_, other.inside_);
-    std::swap(state_, other.state_);
-    std::swap(refused_, other.refused_);
-    return *this;
-  }
-  ~lane();
-
-  /// out = the sum over all ranks, bitwise the same on every rank. In place with one span; else the two are
-  /// apart and of one length. Sums associate as the chosen algorithm says; see CHORALE_DETERMINISTIC.
-  ticket all_reduce(std::span<float> inout, reduction op = sum, deadline limit = {});
-  ticket all_reduce(std::span<const float> in, std::span<float> out, reduction op = sum, deadline limit = {});
-
-  /// To and from one rank; the n-th send of a rank to another on a lane meets the n-th receive there. Both
-  /// sides name the same count and type, else errc::mismatch.
-  template <element T>
-  ticket send(std::span<const T> from, rank_t to, deadline limit = {}) {
-    return message(const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from.data())), from.size(),
-                   dtype_of<T>, to, direction::out, limit);
-  }
-  template <element T>
-  ticket send(std::span<T> from, rank_t to, deadline limit = {}) {
-    return send(std::span<const T>{from}, to, limit);
-  }
-  template <element T>
-  ticket recv(std::span<T> into, rank_t from, deadline limit = {}) {
-    return message(reinterpret_cast<std::byte*>(into.data()), into.size(), dtype_of<T>, from, direction::in,
-                   limit);
-  }
-
-  /// Ends when every rank has called it.
-  ticket barrier(deadline limit = {});
-
-  /// Several calls, numbered left to right now, started together when the task is awaited. The first failure
-  /// is thrown when all have ended. A batch that is never awaited drops its tickets: see ticket.hpp.
-  template <std::same_as<described_call>... Calls>
-  [[nodiscard]] task<void> batch(const Calls&... calls) {
-    std::vector<ticket> placed;
-    placed.reserve(sizeof...(calls));
-    (placed.push_back(place(calls)), ...);
-    return detail::run_batch(std::move(placed));
-  }
-
- private:
-  friend class communicator;
-  enum class direction : std::uint8_t { in, out };
-  lane(core* inside, lane_state* state) noexcept : inside_{inside}, state_{state} {}
-  explicit lane(error refused) noexcept : refused_{std::move(refused)} {}
-  ticket message(std::byte* data, std::size_t count, dtype type, rank_t peer, direction way, deadline limit);
-  ticket place(call what, deadline limit);
-  ticket place(const described_call& described);
-  core* inside_ = nullptr;
-  lane_state* state_ = nullptr;
-  error refused_;
-};
-
 struct epoch;
 class quarantine;
 
 struct communicator_options {
   /// Leave empty to take CHORALE_DETERMINISTIC. Rank 0's choice counts for all.
   std::optional<bool> deterministic;
-  /// Leave empty to take CHORALE_ALGO: auto, tiny, recursive_doubling, slice_owner, ring. Rank 0's choice
-  /// counts.
+  /// Leave empty to take CHORALE_ALGO: an algorithm for every collective that has it ("ring"), or for single
+  /// ones ("all_reduce=ring,broadcast=chain"; errc::invalid_argument where it does not exist). A call that
+  /// the algorithm cannot serve takes another. Rank 0's choice counts.
   std::string algorithm;
 };
 
-class communicator {
+class communicator : public collective_calls<communicator> {
  public:
   /// Joins the job that the launcher's variables describe (docs/launchers.md); a job of one without a
   /// launcher. Throws errc::bootstrap_failed, errc::secret_refused, errc::invalid_argument, … with what was
@@ -131,47 +63,9 @@ class communicator {
   /// "shm", "tcp", or "self": how bytes reach a rank.
   [[nodiscard]] std::string_view transport_to(rank_t peer) const noexcept;
 
-  ticket all_reduce(std::span<float> inout, reduction op = sum, deadline limit = {}) {
-    return lane_.all_reduce(inout, op, limit);
-  }
-  ticket all_reduce(std::span<const float> in, std::span<float> out, reduction op = sum,
-                    deadline limit = {}) {
-    return lane_.all_reduce(in, out, op, limit);
-  }
-  template <element T>
-  ticket send(std::span<T> from, rank_t to, deadline limit = {}) {
-    return lane_.send(from, to, limit);
-  }
-  template <element T>
-  ticket recv(std::span<T> into, rank_t from, deadline limit = {}) {
-    return lane_.recv(into, from, limit);
-  }
-  ticket barrier(deadline limit = {}) { return lane_.barrier(limit); }
-
-  /// The same calls for completion tokens of other frameworks, from any thread (asio.hpp says how). A
-  /// communicator that is called so stays where it is.
-  template <foreign_token Token>
-  auto all_reduce(std::span<float> inout, reduction op, Token&& token) {
-    return call_with([this, inout, op] { return all_reduce(inout, op); }, std::forward<Token>(token));
-  }
-  template <foreign_token Token>
-  auto all_reduce(std::span<float> inout, reduction op, deadline limit, Token&& token) {
-    limit = deadline{limit.from(steady_now())};  // counts from this call, not from when the engine takes it
-    return call_with([this, inout, op, limit] { return all_reduce(inout, op, limit); },
-                     std::forward<Token>(token));
-  }
-  template <element T, foreign_token Token>
-  auto send(std::span<T> from, rank_t to, Token&& token) {
-    return call_with([this, from, to] { return send(from, to); }, std::forward<Token>(token));
-  }
-  template <element T, foreign_token Token>
-  auto recv(std::span<T> into, rank_t from, Token&& token) {
-    return call_with([this, into, from] { return recv(into, from); }, std::forward<Token>(token));
-  }
-  template <foreign_token Token>
-  auto barrier(Token&& token) {
-    return call_with([this] { return barrier(); }, std::forward<Token>(token));
-  }
+  using collective_calls::all_reduce;
+  /// Any described call takes its place in the order of the communicator's own lane now.
+  ticket place(const described_call& described, deadline limit = {}) { return lane_.place(described, limit); }
 
   template <std::same_as<described_call>... Calls>
   [[nodiscard]] task<void> batch(const Calls&... calls) {
@@ -200,6 +94,7 @@ class communicator {
   [[nodiscard]] task<void> reset();
 
  private:
+  friend class collective_calls<communicator>;
   explicit communicator(std::unique_ptr<epoch> current);
   template <class Maker, class Token>
   auto call_with(Maker maker, Token&& token) {

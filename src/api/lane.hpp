@@ -1,0 +1,57 @@
+// lane: a key's own order of calls. Calls on one lane match across ranks in the order in which they were
+// made; lanes are independent of each other.
+//
+// A handle, move-only, for the thread of its communicator's engine; it goes before the communicator does. The
+// last handle dropped ends its key for this epoch. Calls on a handle that could not be had end with its
+// error.
+#pragma once
+
+#include <chorale/api/batch.hpp>
+#include <chorale/api/collective_calls.hpp>
+#include <chorale/api/ticket.hpp>
+
+#include <concepts>
+#include <utility>
+#include <vector>
+
+namespace chorale {
+
+class communicator;
+
+class lane : public collective_calls<lane> {
+ public:
+  lane(lane&& other) noexcept
+      : inside_{std::exchange(other.inside_, nullptr)},
+        state_{other.state_},
+        refused_{std::move(other.refused_)} {}
+  lane& operator=(lane&& other) noexcept {
+    std::swap(inside_, other.inside_);
+    std::swap(state_, other.state_);
+    std::swap(refused_, other.refused_);
+    return *this;
+  }
+  ~lane();
+
+  /// Any described call takes its place in the order now.
+  ticket place(const described_call& described, deadline limit = {});
+
+  /// Several calls, numbered left to right now, started together when the task is awaited. The first failure
+  /// is thrown when all have ended. A batch that is never awaited drops its tickets: see ticket.hpp.
+  template <std::same_as<described_call>... Calls>
+  [[nodiscard]] task<void> batch(const Calls&... calls) {
+    std::vector<ticket> placed;
+    placed.reserve(sizeof...(calls));
+    (placed.push_back(place(calls)), ...);
+    return detail::run_batch(std::move(placed));
+  }
+
+ private:
+  friend class communicator;
+  lane(core* inside, lane_state* state) noexcept : inside_{inside}, state_{state} {}
+  explicit lane(error refused) noexcept : refused_{std::move(refused)} {}
+  core* inside_ = nullptr;
+  lane_state* state_ = nullptr;
+  error refused_;
+};
+
+}  // namespace chorale
