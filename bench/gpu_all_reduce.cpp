@@ -1,12 +1,12 @@
 // GPU all-reduce beside NCCL in one run: one process per GPU, both libraries in each, measurements
 // interleaved.
 //
-//   gpu_bench [--ours] [--tune] [--repeats N]
+//   gpu_bench [--ours] [--ring | --tune] [--repeats N]
 //
 // For every size and way (stream, graph) it takes N repeats, in each one measurement of every contender after
 // the other, and prints the median of the slower rank's time. Contenders: chorale; NCCL by default; NCCL with
 // 32 CTAs asked for. Plain buffers throughout: nothing is registered with NCCL, nothing is a window here.
-// --tune prints grids and thresholds of ours instead.
+// --ring compares large messages over grids and scratch sizes; --tune prints grids and thresholds of ours.
 #include "../tests/gpu/device.hpp"
 #include "../tests/gpu/rank_processes.hpp"
 #include <chorale/kernels/device_group.hpp>
@@ -226,7 +226,8 @@ class comparison {
 
 std::unique_ptr<device_group> make_group(const setting& s, hub_exchange& ranks, std::uint32_t ctas,
                                          std::uint32_t generation,
-                                         std::optional<std::uint32_t> packet_bytes = {}) {
+                                         std::optional<std::uint32_t> packet_bytes = {},
+                                         std::size_t scratch_bytes = std::size_t{64} << 20) {
   chorale::cuda::device_group_config config;
   config.rank = s.rank;
   config.size = s.size;
@@ -234,6 +235,7 @@ std::unique_ptr<device_group> make_group(const setting& s, hub_exchange& ranks, 
   config.generation = generation;
   config.max_ctas = ctas;
   config.packet_bytes = packet_bytes;
+  config.scratch_bytes = scratch_bytes;
   return device_group::create(config, ranks).value();
 }
 
@@ -314,23 +316,28 @@ int run_rank(const setting& s) {
   const device here{s.rank};
   const work_stream on;
   hub_exchange ranks{s.groups.at(0), s.rank};
-  if (s.ring) {
-    auto group = make_group(s, ranks, 32, 1);
-    comparison{s, ranks, on, {ours("ring", *group, on, chorale::cuda::notify::nobody)}}.run(
-        {128u << 20, 1u << 30});
-    ranks.barrier().value();
-    return 0;
-  }
   if (s.tune) {
     tune(s, ranks, on);
     ranks.barrier().value();
     return 0;
   }
-  auto group = make_group(s, ranks, 32, 1);
-  auto wide = make_group(s, ranks, 64, 2);
-  std::vector<contender> contenders{ours("chorale", *group, on, chorale::cuda::notify::nobody),
-                                    ours("chorale, awaitable", *group, on, chorale::cuda::notify::host),
-                                    ours("chorale, 64 CTAs", *wide, on, chorale::cuda::notify::nobody)};
+  std::vector<std::unique_ptr<device_group>> groups;
+  std::vector<contender> contenders;
+  const auto add = [&](std::uint32_t ctas, std::size_t scratch_mib, chorale::cuda::notify whom) {
+    groups.push_back(
+        make_group(s, ranks, ctas, static_cast<std::uint32_t>(groups.size() + 1), {}, scratch_mib << 20));
+    std::string name = std::to_string(ctas) + " CTAs, " + std::to_string(scratch_mib) + " MiB";
+    if (whom == chorale::cuda::notify::host) name += ", awaited";
+    contenders.push_back(ours(std::move(name), *groups.back(), on, whom));
+  };
+  add(64, 64, chorale::cuda::notify::nobody);
+  if (s.ring) {
+    add(48, 64, chorale::cuda::notify::nobody);
+    add(64, 96, chorale::cuda::notify::nobody);
+  } else {
+    add(64, 64, chorale::cuda::notify::host);
+  }
+  add(32, 64, chorale::cuda::notify::nobody);
 #if CHORALE_BENCH_NCCL
   const nccl peer;
   ncclComm_t comms[2] = {};
@@ -349,8 +356,10 @@ int run_rank(const setting& s) {
 #else
   if (s.rank == 0) std::printf("built without nccl.h: ours alone\n");
 #endif
-  comparison{s, ranks, on, contenders}.run(
-      {8, 4096, 32768, 262144, 2u << 20, 16u << 20, 128u << 20, 1u << 30});
+  const std::vector<std::size_t> sizes =
+      s.ring ? powers(32u << 20, 1u << 30, 2)
+             : std::vector<std::size_t>{8, 4096, 32768, 262144, 2u << 20, 16u << 20, 128u << 20, 1u << 30};
+  comparison{s, ranks, on, contenders}.run(sizes);
   ranks.barrier().value();
 #if CHORALE_BENCH_NCCL
   for (ncclComm_t comm : comms)

@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cassert>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -15,6 +18,16 @@ constexpr std::chrono::seconds creation_timeout{60};
 constexpr unsigned non_blocking_stream = 1;
 constexpr unsigned wait_until_at_least = 0;  // CU_STREAM_WAIT_VALUE_GEQ
 constexpr int relaxed_capture = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED
+
+/// CHORALE_MAX_CTAS; 0, which all ranks then learn of, for what is no number.
+std::uint32_t ctas_from_environment(std::uint32_t otherwise) {
+  const char* text = std::getenv("CHORALE_MAX_CTAS");
+  if (!text) return otherwise;
+  std::uint32_t ctas = 0;
+  const std::string_view whole{text};
+  const auto [end, fault] = std::from_chars(whole.data(), whole.data() + whole.size(), ctas);
+  return fault == std::errc{} && end == whole.data() + whole.size() ? ctas : 0;
+}
 
 /// Blocking work on a thread of its own, awaited: the engine goes on meanwhile.
 class group_maker : public suspension, private operation {
@@ -47,6 +60,7 @@ class group_maker : public suspension, private operation {
     config.rank = members_.rank;
     config.size = members_.size;
     config.device = ordinal_;
+    config.max_ctas = ctas_from_environment(config.max_ctas);
     config.generation = static_cast<std::uint32_t>(members_.epoch % 0xffffffffu) + 1;
     mate_exchange among{members_, std::chrono::steady_clock::now() + creation_timeout};
     made_.emplace(cuda::device_group::create(config, among));

@@ -59,14 +59,17 @@ class stripe_walk {
   std::uint32_t slot_;
 };
 
+// Nothing here releases or fences while bulk stores are under way: a fence waits for all stores of the SM,
+// those of the next chunks included, and with many CTAs the link then idles for most of the time. Waiting
+// threads look with relaxed loads and acquire once, when it is there.
+
 /// Whether every peer has room for `sequence` on `stripe`.
 template <class M>
 CHORALE_HOST_DEVICE bool has_credits(const M& m, const group_view& group, std::uint32_t stripe,
                                      std::uint64_t sequence) {
   for (std::uint32_t r = 0; r < group.size; ++r)
     if (r != group.rank &&
-        !has_credit(sequence, m.load_acquire_system(credit_word(group, group.rank, r, stripe)),
-                    group.layout.slots))
+        !has_credit(sequence, m.load_system(credit_word(group, group.rank, r, stripe)), group.layout.slots))
       return false;
   return true;
 }
@@ -74,16 +77,19 @@ CHORALE_HOST_DEVICE bool has_credits(const M& m, const group_view& group, std::u
 template <class M>
 CHORALE_HOST_DEVICE bool await_credits(M& m, operation<M>& op, const group_view& group, std::uint32_t stripe,
                                        std::uint64_t sequence) {
-  return op.wait([&] { return has_credits(m, group, stripe, sequence); });
+  if (!op.wait([&] { return has_credits(m, group, stripe, sequence); })) return false;
+  for (std::uint32_t r = 0; r < group.size; ++r)
+    if (r != group.rank) m.load_acquire_system(credit_word(group, group.rank, r, stripe));
+  return true;
 }
-/// By one thread, after the data is ordered before it: chunks below `delivered` may be consumed.
+/// By one thread, once the data is at the peers: chunks below `delivered` may be consumed.
 template <class M>
 CHORALE_HOST_DEVICE void raise_flags(M& m, const all_reduce_args& args, std::uint32_t stripe,
                                      std::uint64_t delivered) {
   const group_view& group = args.group;
   for (std::uint32_t r = 0; r < group.size; ++r)
-    if (r != group.rank) m.store_release_system(flag_word(group, r, group.rank, stripe), delivered);
-  if (args.in_place != 0) m.store_release_device(&group.block->ring_pushed[stripe].value, delivered);
+    if (r != group.rank) m.store_relaxed_system(flag_word(group, r, group.rank, stripe), delivered);
+  if (args.in_place != 0) m.store_relaxed_system(&group.block->ring_pushed[stripe].value, delivered);
 }
 
 /// Plain-store pusher, for any alignment. A machine with bulk copies replaces it for aligned buffers.
@@ -118,7 +124,8 @@ CHORALE_HOST_DEVICE bool await_chunk(M& m, operation<M>& op, const all_reduce_ar
   for (std::uint32_t r = 0; r < group.size; ++r) {
     if (r == group.rank) continue;
     const std::uint64_t* word = flag_word(group, group.rank, r, stripe);
-    if (!op.wait([&] { return m.load_acquire_system(word) > sequence; })) return false;
+    if (!op.wait([&] { return m.load_system(word) > sequence; })) return false;
+    m.load_acquire_system(word);
   }
   const std::uint64_t* pushed = &group.block->ring_pushed[stripe].value;
   return args.in_place == 0 || op.wait([&] { return m.load_acquire_device(pushed) > sequence; });
@@ -217,9 +224,10 @@ CHORALE_HOST_DEVICE bool reduce_stripe(M& m, operation<M>& op, const all_reduce_
     reduce_chunk<Ranks>(m, args, role, walk, stripe);
     m.sync(role);
     if (m.thread() != role.first) continue;
+    // The barrier came after the last loaded value was used: there is nothing left to order.
     for (std::uint32_t r = 0; r < group.size; ++r)
       if (r != group.rank)
-        m.store_release_system(credit_word(group, r, group.rank, stripe), walk.sequence() + 1);
+        m.store_relaxed_system(credit_word(group, r, group.rank, stripe), walk.sequence() + 1);
   }
   return true;
 }

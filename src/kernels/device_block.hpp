@@ -123,8 +123,9 @@ struct all_reduce_args {
   std::uint32_t chunk;    ///< ring: elements per chunk
   std::uint16_t stripes;  ///< ring: two per CTA
   std::uint8_t in_place;
-  std::uint8_t tells_host;  ///< whether the completion flag is written; never when captured
-  std::uint8_t alignment;   ///< of both buffers: 16, 8 or 4
+  std::uint8_t tells_host;        ///< whether the completion flag is written; never when captured
+  std::uint8_t alignment;         ///< of both buffers: 16, 8 or 4
+  std::uint8_t bulk_stores_land;  ///< ring: completed bulk stores lie in the peers' memory
   signature what;
 };
 

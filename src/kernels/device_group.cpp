@@ -110,6 +110,7 @@ result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& p
   args.tells_host = whom == notify::host && !*capturing;
   const auto address_bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
   args.alignment = address_bits % 16 == 0 ? 16 : address_bits % 8 == 0 ? 8 : 4;
+  args.bulk_stores_land = bulk_stores_land_;
   args.what = {count, kernels::kind_all_reduce, kernels::dtype_f32, kernels::op_sum, 0, 0};
 
   launch_config launch{};

@@ -37,7 +37,7 @@ struct device_group_config {
   int size = 1;
   int device = 0;                ///< ordinal, as this process sees it
   std::uint32_t generation = 1;  ///< the communicator's epoch; never 0, the same on all ranks
-  std::uint32_t max_ctas = 32;   ///< most CTAs of one launch, at most 64
+  std::uint32_t max_ctas = 64;   ///< most CTAs of one launch, at most 64
   std::size_t scratch_bytes = std::size_t{64} << 20;
   std::chrono::milliseconds proof_timeout{10'000};
   std::uint64_t first_counter = 0;  ///< where the operation counter starts; tests begin just below 2^32
@@ -115,6 +115,7 @@ class device_group {
   module module_ = nullptr;
   std::array<function, static_cast<std::size_t>(kernel::count)> kernels_{};
   kernels::group_limits limits_;
+  bool bulk_stores_land_ = false;  ///< see push_bulk.cuh
   kernels::group_view view_{};
   stream private_stream_ = nullptr;
   std::vector<mapped_memory> regions_;  // by rank, the own one included

@@ -71,6 +71,9 @@ class gpu_machine {
   __device__ void store_release_system(std::uint64_t* to, std::uint64_t v) const {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
   }
+  __device__ void store_relaxed_system(std::uint64_t* to, std::uint64_t v) const {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
+  }
   __device__ std::uint64_t load_acquire_device(const std::uint64_t* from) const {
     std::uint64_t v;
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");

@@ -39,7 +39,7 @@ struct step_report {
 group_limits local_limits(const device_group_config& config) {
   group_limits limits;
   limits.size = static_cast<std::uint32_t>(config.size);
-  limits.ctas = std::clamp(config.max_ctas, 1u, kernels::max_ctas);
+  limits.ctas = config.max_ctas;
   limits.ll_bytes = config.packet_bytes.value_or(32768);
   const auto sources = static_cast<std::uint64_t>(std::max(config.size - 1, 1));
   const std::uint64_t stripes = 2 * limits.ctas;
@@ -171,8 +171,9 @@ result<group_hello> group_setup::describe() {
   return hello;
 }
 
-/// Whether 128-byte lines arrive whole on the way to every peer: sm_90, and NVLink, of which native atomics
-/// between the two GPUs are the sign. A peer GPU that this process cannot see cannot be asked: no.
+/// Whether 128-byte lines arrive whole on the way to every peer, and a bulk store that is complete lies in
+/// its memory: sm_90, and NVLink, of which native atomics between the two GPUs are the sign. A peer GPU that
+/// this process cannot see cannot be asked: no.
 result<bool> group_setup::lines_work(const std::vector<group_hello>& hellos) const {
   const device_group& g = *group_;
   const cuda_driver& d = *g.driver_;
@@ -407,6 +408,9 @@ result<std::unique_ptr<device_group>> group_setup::run() {
     relaxed.emplace(*group_->driver_);
     step = load_kernels();
   }
+  if (step && (config_.max_ctas < 1 || config_.max_ctas > kernels::max_ctas))
+    step = error{errc::invalid_argument, "the most CTAs of one launch must be 1 to " +
+                                             std::to_string(kernels::max_ctas) + ": set CHORALE_MAX_CTAS so"};
   if (auto r = all_succeeded(step); !r) return std::move(r).error();
 
   auto hello = describe();
@@ -417,6 +421,7 @@ result<std::unique_ptr<device_group>> group_setup::run() {
   auto lines = lines_work(*hellos);
   step = lines ? result<void>{} : result<void>{lines.error()};
   if (lines && !*lines) hello->limits.ll128_bytes = 0;
+  group_->bulk_stores_land_ = lines && *lines;
   if (auto r = all_succeeded(step); !r) return std::move(r).error();
   hellos = gather(*hello);
   if (!hellos) return std::move(hellos).error();

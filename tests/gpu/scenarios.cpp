@@ -161,6 +161,43 @@ int sums(const rank_setting& s) {
   return v.code();
 }
 
+/// Sums of sums, enqueued back to back: a chunk that was read before it had come would be wrong from then on.
+/// After the first, every one doubles all elements, which is exact.
+int storm(const rank_setting& s) {
+  verdicts v{s};
+  const device here{s.device};
+  hub_exchange exchange{s.groups[0], s.rank};
+  auto group = make_group(s, 0, exchange, s.size);
+  const std::size_t counts[] = {6'000'000, 16'777'216, 33'554'437};
+  constexpr int doublings = 100;
+  const int rounds = s.small ? 1 : 40;
+  const work_stream on;
+  const device_floats even{counts[2]}, odd{counts[2]};
+  std::vector<float> values(counts[2]), got(counts[2]);
+  for (int round = 0; round < rounds; ++round) {
+    const std::size_t count = counts[static_cast<std::size_t>(round) % std::size(counts)];
+    const auto salt = static_cast<std::uint32_t>(5000 + round);
+    const bool in_place = round % 4 == 3;
+    for (std::size_t i = 0; i < count; ++i) values[i] = value_of(s.rank, i, salt);
+    even.write(0, values.data(), count, on);
+    for (int k = 0; k <= doublings; ++k) {
+      const device_floats& from = in_place || k % 2 == 0 ? even : odd;
+      const device_floats& to = in_place || k % 2 != 0 ? even : odd;
+      static_cast<void>(
+          group->all_reduce(from.data(), to.data(), count, on.get(), cuda::notify::nobody).value());
+    }
+    on.synchronize();
+    (in_place ? even : odd).read(0, got.data(), count, on);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      wrong += got[i] == std::ldexp(value_of(0, i, salt) + value_of(1, i, salt), doublings) ? 0 : 1;
+    v.expect(wrong == 0, std::to_string(wrong) + " wrong elements of " + std::to_string(count) + ", round " +
+                             std::to_string(round));
+  }
+  v.expect(group->status().has_value(), "the status stays clean");
+  return v.code();
+}
+
 int roll_over(const rank_setting& s) {
   verdicts v{s};
   const device here{s.device};
@@ -364,6 +401,7 @@ int peer_killed(const rank_setting& s) {
 const std::vector<scenario>& all_scenarios() {
   static const std::vector<scenario> list{
       {"sums", sums, false},
+      {"storm", storm, false},
       {"roll_over", roll_over, false},
       {"mismatch", mismatch, false},
       {"replays", replays, false},

@@ -159,6 +159,15 @@ BOOST_AUTO_TEST_CASE(one_ranks_trouble_is_everybodys_error_and_names_it) {
   expect_all_fail(create_all(driver, 3), errc::out_of_memory, 2, "cuMemCreate");
 }
 
+BOOST_AUTO_TEST_CASE(a_number_of_ctas_that_cannot_be_is_everybodys_error) {
+  for (const std::uint32_t ctas : {0u, kernels::max_ctas + 1})
+    expect_all_fail(create_all(driver, 2,
+                               [ctas](int rank, device_group_config& c) {
+                                 if (rank == 1) c.max_ctas = ctas;
+                               }),
+                    errc::invalid_argument, 1, "CHORALE_MAX_CTAS");
+}
+
 BOOST_AUTO_TEST_CASE(ranks_of_one_gpu_and_of_other_epochs_are_refused) {
   fake::faults.one_gpu = true;
   expect_all_fail(create_all(driver, 2), errc::unsupported, 1, "same GPU");

@@ -70,6 +70,7 @@ class host_machine {
   std::uint64_t load_acquire_system(const std::uint64_t* from) const { return atomic(*from).load(); }
   std::uint64_t load_acquire_device(const std::uint64_t* from) const { return atomic(*from).load(); }
   void store_release_system(std::uint64_t* to, std::uint64_t v) const { atomic(*to).store(v); }
+  void store_relaxed_system(std::uint64_t* to, std::uint64_t v) const { atomic(*to).store(v); }
   void store_release_device(std::uint64_t* to, std::uint64_t v) const { atomic(*to).store(v); }
   f32x4 load_scratch(const f32x4* from) const { return *from; }
   float load_scratch(const float* from) const { return *from; }
