@@ -7,6 +7,18 @@
 namespace chorale::schedule {
 namespace {
 
+rank_program broadcast_program(member me, rank_t root) {
+  rank_program program;
+  if (me.rank != root) {
+    program.add({.kind = step_kind::recv, .recv_from = root, .dst = one(space::out, 0)});
+    return program;
+  }
+  for (rank_t d = 1; d < me.ranks; ++d)
+    program.add({.kind = step_kind::send, .send_to = me.after(d), .src = one(space::in, 0)});
+  program.add({.kind = step_kind::copy, .src = one(space::in, 0), .dst = one(space::out, 0)});
+  return program;
+}
+
 rank_program gather_program(member me, rank_t root) {
   rank_program program;
   if (me.rank != root) {
@@ -58,6 +70,12 @@ algorithm direct(definition what, algorithm::generator make) {
 }
 
 }  // namespace
+
+result<algorithm> direct_broadcast(rank_t ranks, rank_t root) {
+  if (auto refused = out_of_range("direct broadcast", ranks, root)) return *refused;
+  return direct({.what = collective::broadcast, .ranks = ranks, .root = root},
+                [=](rank_t rank) { return broadcast_program({rank, ranks}, root); });
+}
 
 result<algorithm> direct_gather(rank_t ranks, rank_t root) {
   if (auto refused = out_of_range("direct gather", ranks, root)) return *refused;

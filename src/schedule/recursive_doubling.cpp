@@ -1,4 +1,6 @@
+#include <chorale/schedule/generator_arguments.hpp>
 #include <chorale/schedule/generators.hpp>
+#include <chorale/schedule/partners.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -61,22 +63,18 @@ rank_program program_of(rank_t rank, rank_t ranks) {
     program.add({.kind = step_kind::copy, .src = {space::in, 0, 1}, .dst = {space::out, 0, 1}});
     return program;
   }
-  const auto partners = static_cast<rank_t>(std::bit_floor(static_cast<std::uint32_t>(ranks)));
-  const rank_t folded = ranks - partners;  // ranks 1, 3, … below 2 · folded stay out of the exchanges
-  const bool paired = rank < 2 * folded;
-  if (paired && rank % 2 == 1) {
+  const partner_places places{ranks};
+  if (places.stands_aside(rank)) {
     const auto sent = program.add({.kind = step_kind::send, .send_to = rank - 1, .src = {space::in, 0, 1}});
     program.add({.kind = step_kind::recv, .recv_from = rank - 1, .dst = {space::out, 0, 1}}, {sent});
     return program;
   }
-  const auto rounds = static_cast<unsigned>(std::countr_zero(static_cast<std::uint32_t>(partners)));
+  const bool paired = places.paired(rank);
+  const auto rounds = static_cast<unsigned>(std::countr_zero(static_cast<std::uint32_t>(places.partners())));
   exchanger exchange{program, rounds + (paired ? 1U : 0U)};
   if (paired) exchange.combine(rank, rank + 1, false);
-  const rank_t place = paired ? rank / 2 : rank - folded;
-  for (rank_t distance = 1; distance < partners; distance *= 2) {
-    const rank_t other = place ^ distance;
-    exchange.combine(rank, other < folded ? 2 * other : other + folded, true);
-  }
+  for (rank_t distance = 1; distance < places.partners(); distance *= 2)
+    exchange.combine(rank, places.rank_of(places.place_of(rank) ^ distance), true);
   if (paired) exchange.send_result(rank + 1);
   return program;
 }
@@ -84,9 +82,7 @@ rank_program program_of(rank_t rank, rank_t ranks) {
 }  // namespace
 
 result<algorithm> recursive_doubling_all_reduce(rank_t ranks) {
-  if (ranks < 1)
-    return error{errc::invalid_argument,
-                 "recursive doubling over " + std::to_string(ranks) + " ranks: ask for at least one"};
+  if (auto refused = out_of_range("recursive doubling", ranks)) return *refused;
   return algorithm{"recursive doubling",
                    definition{.what = collective::all_reduce, .ranks = ranks},
                    [ranks](rank_t rank) { return program_of(rank, ranks); },

@@ -75,6 +75,21 @@ rank_program rooted_program(member me, rank_t root, fold_style style) {
   return program;
 }
 
+rank_program direct_reduce_program(member me, rank_t root, fold_style style, partial_sums sums) {
+  rank_program program;
+  const block_ref own = one(space::in, 0);
+  if (me.rank == root)
+    add_fold(program, {.rank = root,
+                       .ranks = me.ranks,
+                       .own = own,
+                       .result = one(space::out, 0),
+                       .style = style,
+                       .sums = sums});
+  else
+    program.add({.kind = step_kind::send, .send_to = root, .src = own});
+  return program;
+}
+
 std::string name_of_fold(fold_style fold, partial_sums sums) {
   return "slice owner, " + std::string{name_of(fold)} +
          (sums == partial_sums::in_accumulators ? ", accumulators" : "");
@@ -115,6 +130,17 @@ result<algorithm> slice_owner_reduce(rank_t ranks, rank_t root, fold_style fold)
   return algorithm{"slice owner, " + std::string{name_of(fold)},
                    meaning,
                    [=](rank_t rank) { return rooted_program({rank, ranks}, root, fold); },
+                   placement_support::both,
+                   step_unit::block,
+                   share_lengths::each_end_knows};
+}
+
+result<algorithm> direct_reduce(rank_t ranks, rank_t root, fold_style fold, partial_sums sums) {
+  if (auto refused = out_of_range("direct reduce", ranks, root)) return *refused;
+  return algorithm{"direct, " + std::string{name_of(fold)} +
+                       (sums == partial_sums::in_accumulators ? ", accumulators" : ""),
+                   definition{.what = collective::reduce, .ranks = ranks, .root = root},
+                   [=](rank_t rank) { return direct_reduce_program({rank, ranks}, root, fold, sums); },
                    placement_support::both,
                    step_unit::block,
                    share_lengths::each_end_knows};

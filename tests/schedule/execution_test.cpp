@@ -29,6 +29,12 @@ class play {
   std::uint64_t up_to(std::uint64_t most) { return random_() % (most + 1); }
   rank_t ranks(rank_t most) { return static_cast<rank_t>(1 + up_to(static_cast<std::uint64_t>(most) - 1)); }
   rank_t root(rank_t n) { return static_cast<rank_t>(up_to(static_cast<std::uint64_t>(n) - 1)); }
+  std::vector<std::uint32_t> hosts(rank_t n) {
+    std::vector<std::uint32_t> host_of(static_cast<std::size_t>(n));
+    const std::uint64_t hosts = 1 + up_to(3);
+    for (std::uint32_t& host : host_of) host = static_cast<std::uint32_t>(up_to(hosts - 1));
+    return host_of;
+  }
   std::mt19937_64& random() { return random_; }
 
   void operator()(const chorale::result<algorithm>& made, bool left_fold, bool wide = false) {
@@ -89,6 +95,11 @@ BOOST_AUTO_TEST_CASE(all_reduces_compute_sums) {
     run(ring_all_reduce(n, channels, shuffled(n, run.random())), false);
     run(recursive_doubling_all_reduce(n), false);
     run(chain_all_reduce(n), true);
+    run(recursive_halving_all_reduce(n), false);
+    run(double_tree_all_reduce(n), false);
+    run(hierarchical_all_reduce(run.hosts(n)), false);
+    run(hierarchical_all_reduce(run.hosts(n), across_hosts::recursive_doubling), false);
+    run(hierarchical_all_reduce(run.hosts(n), across_hosts::slice_owner), false);
     for (const fold_style fold : folds) {
       run(slice_owner_all_reduce(n, fold), true);
       run(slice_owner_all_reduce(n, fold, partial_sums::in_accumulators), true);
@@ -108,6 +119,12 @@ BOOST_AUTO_TEST_CASE(rooted_collectives_compute) {
     for (const fold_style fold : folds) run(slice_owner_reduce(n, root, fold), true);
     run(direct_gather(n, root), true);
     run(direct_scatter(n, root), true);
+    run(direct_broadcast(n, root), true);
+    run(direct_reduce(n, root), true);
+    run(double_tree_broadcast(n, root), true);
+    run(double_tree_reduce(n, root), false);
+    run(binomial_gather(n, root), true);
+    run(binomial_scatter(n, root), true);
   }
 }
 
@@ -126,6 +143,12 @@ BOOST_AUTO_TEST_CASE(shares_and_scans_compute) {
     run(direct_all_to_all(n), true);
     run(chain_scan(n), true);
     run(chain_exscan(n), true);
+    run(recursive_doubling_scan(n), false);
+    run(recursive_doubling_exscan(n), false);
+    run(bruck_all_to_all(n), true);
+    run(bruck_all_gather(n), true);
+    run(recursive_doubling_all_gather(n), true);
+    run(recursive_halving_reduce_scatter(n), false);
   }
 }
 
@@ -137,6 +160,7 @@ BOOST_AUTO_TEST_CASE(wide_folds_round_once) {
       run(slice_owner_all_reduce(n, fold, partial_sums::in_accumulators), true, true);
       run(slice_owner_reduce_scatter(n, fold, partial_sums::in_accumulators), true, true);
       run(slice_owner_reduce(n, run.root(n), fold), true, true);
+      run(direct_reduce(n, run.root(n), fold, partial_sums::in_accumulators), true, true);
     }
   }
 }

@@ -44,6 +44,8 @@ void passes(const chorale::result<algorithm>& made, check_options options, expre
 void all_reduces_pass(rank_t n) {
   passes(ring_all_reduce(n), {}, expression::same_everywhere);
   passes(recursive_doubling_all_reduce(n), {.slots = 1}, expression::same_everywhere);
+  passes(recursive_halving_all_reduce(n), {.slots = 1}, expression::same_everywhere);
+  passes(double_tree_all_reduce(n), {.slots = 1}, expression::same_everywhere);
   passes(chain_all_reduce(n), {.slots = 1}, expression::left_fold);
   for (const fold_style fold : {fold_style::staged, fold_style::streamed}) {
     for (const partial_sums sums : {partial_sums::in_output, partial_sums::in_accumulators})
@@ -69,6 +71,12 @@ void rooted_pass(rank_t n) {
       passes(slice_owner_reduce(n, root, fold), {.slots = 1}, expression::left_fold);
     passes(direct_gather(n, root), {.slots = 1}, expression::left_fold);
     passes(direct_scatter(n, root), {.slots = 1}, expression::left_fold);
+    passes(direct_broadcast(n, root), {.slots = 1}, expression::left_fold);
+    passes(direct_reduce(n, root), {.slots = 1}, expression::left_fold);
+    passes(double_tree_broadcast(n, root), {.slots = 1}, expression::left_fold);
+    passes(double_tree_reduce(n, root), {.slots = 1}, expression::same_everywhere);
+    passes(binomial_gather(n, root), {.slots = 1}, expression::left_fold);
+    passes(binomial_scatter(n, root), {.slots = 1}, expression::left_fold);
   }
 }
 
@@ -76,6 +84,12 @@ void others_pass(rank_t n) {
   passes(direct_all_to_all(n), {.slots = 1}, expression::left_fold);
   passes(chain_scan(n), {.slots = 1}, expression::left_fold);
   passes(chain_exscan(n), {.slots = 1}, expression::left_fold);
+  passes(recursive_doubling_scan(n), {.slots = 1}, expression::same_everywhere);
+  passes(recursive_doubling_exscan(n), {.slots = 1}, expression::same_everywhere);
+  passes(bruck_all_to_all(n), {.slots = 1}, expression::left_fold);
+  passes(bruck_all_gather(n), {.slots = 1}, expression::left_fold);
+  passes(recursive_doubling_all_gather(n), {.slots = 1}, expression::left_fold);
+  passes(recursive_halving_reduce_scatter(n), {.slots = 1}, expression::same_everywhere);
 }
 
 }  // namespace
@@ -94,6 +108,27 @@ BOOST_AUTO_TEST_CASE(rooted_collectives_pass_for_every_size) {
 
 BOOST_AUTO_TEST_CASE(other_collectives_pass_for_every_size) {
   for (rank_t n = 1; n <= every_size_up_to; ++n) others_pass(n);
+}
+
+BOOST_AUTO_TEST_CASE(hierarchies_pass_for_hosts_of_any_size) {
+  const std::uint64_t seed = std::random_device{}();
+  BOOST_TEST_MESSAGE("seed " << seed);
+  std::mt19937_64 random{seed};
+  for (int round = 0; round < 60; ++round) {
+    const auto n = 1 + random() % 60;
+    const auto hosts = 1 + random() % 8;
+    std::vector<std::uint32_t> host_of(n);
+    const bool mixed = random() % 2 == 0;
+    for (std::size_t r = 0; r < n; ++r)
+      host_of[r] = static_cast<std::uint32_t>(mixed ? random() % hosts : r * hosts / n);
+    BOOST_TEST_CONTEXT("seed " << seed << ", round " << round) {
+      passes(hierarchical_all_reduce(host_of), {}, expression::same_everywhere);
+      passes(hierarchical_all_reduce(host_of, across_hosts::recursive_doubling), {.slots = 1},
+             expression::same_everywhere);
+      passes(hierarchical_all_reduce(host_of, across_hosts::slice_owner), {.slots = 1},
+             expression::same_everywhere);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(halves_pass_too) {
