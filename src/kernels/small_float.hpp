@@ -18,10 +18,10 @@ namespace chorale {
 struct f16_format {
   using code_type = std::uint16_t;
   static constexpr int mantissa_bits = 10;
-  static constexpr int smallest_exponent = -14;     ///< of normal numbers
-  static constexpr float ceiling = 65536.0f;        ///< magnitudes from here on become this one
-  static constexpr std::int32_t infinity = 0x7c00;  ///< code above which NaNs begin
-  static constexpr std::int32_t largest = 0x7bff;   ///< code of the largest finite value
+  static constexpr int smallest_exponent = -14;        ///< of normal numbers
+  static constexpr std::int32_t ceiling = 0x47800000;  ///< f32 bits (65536) which larger magnitudes become
+  static constexpr std::int32_t infinity = 0x7c00;     ///< code above which NaNs begin
+  static constexpr std::int32_t largest = 0x7bff;      ///< code of the largest finite value
 };
 
 struct bf16_format {
@@ -36,8 +36,8 @@ struct f8e4m3_format {
   using code_type = std::uint8_t;
   static constexpr int mantissa_bits = 3;
   static constexpr int smallest_exponent = -6;
-  static constexpr float ceiling = 448.0f;
-  static constexpr std::int32_t infinity = 0x7e;  // there is none: the largest value stands in its place
+  static constexpr std::int32_t ceiling = 0x43e00000;  // 448
+  static constexpr std::int32_t infinity = 0x7e;       // there is none: the largest value stands in its place
   static constexpr std::int32_t largest = 0x7e;
 };
 
@@ -45,7 +45,7 @@ struct f8e5m2_format {
   using code_type = std::uint8_t;
   static constexpr int mantissa_bits = 2;
   static constexpr int smallest_exponent = -14;
-  static constexpr float ceiling = 57344.0f;
+  static constexpr std::int32_t ceiling = 0x47600000;  // 57344
   static constexpr std::int32_t infinity = 0x7c;
   static constexpr std::int32_t largest = 0x7b;
 };
@@ -68,25 +68,25 @@ inline constexpr int dropped_bits = 23 - Format::mantissa_bits;
 /// Code of the nearest value, in the low bits.
 template <class Format, class Bits, class Float>
 [[nodiscard, gnu::always_inline]] constexpr Bits encode(Float value) noexcept {
+  constexpr int dropped = dropped_bits<Format>;
   const Bits bits = __builtin_bit_cast(Bits, value);
   const Bits magnitude = bits & 0x7fffffff;
   if constexpr (Format::smallest_exponent == -126) {
     // f32's own exponents: half a unit, less for an even neighbour below, carries where it must.
     const Bits ordinary = magnitude > 0x7f800000 ? Bits{} + 0x7fff0000 : bits;
-    const Bits odd = (ordinary >> dropped_bits<Format>)&1;
-    return ((ordinary + odd + ((1 << (dropped_bits<Format> - 1)) - 1)) >> dropped_bits<Format>)&0xffff;
+    const Bits odd = (ordinary >> dropped) & 1;
+    return ((ordinary + odd + ((1 << (dropped - 1)) - 1)) >> dropped) & 0xffff;
   } else {
     const Bits sign = (bits >> (32 - code_bits<Format>)) & sign_code<Format>;
-    constexpr std::int32_t ceiling = __builtin_bit_cast(std::int32_t, Format::ceiling);
     constexpr std::int32_t smallest = (Format::smallest_exponent + 127) << 23;
-    const Bits clamped = magnitude > ceiling ? Bits{} + ceiling : magnitude;
+    const Bits clamped = magnitude > Format::ceiling ? Bits{} + Format::ceiling : magnitude;
     // Adding a power of two whose unit in the last place is the format's unit at this exponent makes the FPU
     // round where the format does. What the sum's mantissa then holds counts units.
     const Bits exponent = (clamped < smallest ? Bits{} + smallest : clamped) & 0x7f800000;
-    const Bits power = exponent + (dropped_bits<Format> << 23);
+    const Bits power = exponent + (dropped << 23);
     const Float sum = __builtin_bit_cast(Float, clamped) + __builtin_bit_cast(Float, power);
     const Bits units = __builtin_bit_cast(Bits, sum) - power;
-    const Bits code = units + ((exponent - smallest) >> dropped_bits<Format>);
+    const Bits code = units + ((exponent - smallest) >> dropped);
     return magnitude > 0x7f800000 ? Bits{} + nan_code<Format> : (code | sign);
   }
 }
