@@ -109,7 +109,7 @@ template <buffer In, output_for<In> Out>
 /// In place at the root; the other ranks' memory is only read.
 template <writable_buffer InOut>
 [[nodiscard]] described_call reduce(InOut&& inout, rank_t root, const reduce_operation& op = sum) {
-  return reduce(inout, inout, root, op);
+  return chorale::reduce(inout, inout, root, op);  // std::reduce would do as well
 }
 
 /// The root's memory becomes everybody's.

@@ -1,6 +1,8 @@
 #include <chorale/collective/combining.hpp>
 #include <chorale/collective/selection.hpp>
 
+#include <algorithm>
+
 namespace chorale {
 
 result<combining> combining::find(const call& what, rank_t ranks) {
@@ -16,7 +18,7 @@ result<combining> combining::find(const call& what, rank_t ranks) {
     found.context_ = what.user.context;
     return found;
   }
-  const reduction op = reduces(what.kind) && what.op != reduction::user ? what.op : reduction::sum;
+  const reduction op = reduces_elements ? what.op : reduction::sum;
   if (!reduces_elements && !what.carries_nothing()) return found;
   auto plain = find_host_reduction(type, op);
   if (!plain) return std::move(plain).error();
@@ -38,6 +40,19 @@ result<combining> combining::find(const call& what, rank_t ranks) {
     found.scale_ = *scaling;
   }
   return found;
+}
+
+void combining::finish_two(std::byte* out, const std::byte* left, const std::byte* right,
+                           std::size_t count) const noexcept {
+  if (!divide_) return combine(out, left, right, count);  // rounds once by itself
+  constexpr std::size_t most = 512;
+  alignas(64) std::byte so_far[most * sizeof(float)];
+  for (std::size_t done = 0; done < count; done += most) {
+    const std::size_t now = std::min(most, count - done);
+    const std::size_t at = done * element_;
+    begin(so_far, left + at, now);
+    finish(out + at, so_far, right + at, now);
+  }
 }
 
 }  // namespace chorale

@@ -52,6 +52,10 @@ class combining {
       folding_.round(out, so_far, count);
   }
 
+  /// out = rounded(left ⊕ right), all there is to the fold of two ranks.
+  void finish_two(std::byte* out, const std::byte* left, const std::byte* right,
+                  std::size_t count) const noexcept;
+
   /// What is left to do on a value whose folds were not kept wide.
   [[nodiscard]] bool settles() const noexcept { return divide_ != nullptr; }
   void settle(std::byte* inout, std::size_t count) const noexcept { divide_(inout, count, ranks_); }

@@ -260,7 +260,13 @@ void plan_execution::apply(step_index s, std::uint64_t offset, const std::byte* 
   if (step.src_wide && step.dst_wide) return how_.fold(to, local, payload, count);
   if (step.src_wide) return how_.finish(to, local, payload, count);
   const bool local_first = step.order == schedule::operand_order::local_first;
-  how_.combine(to, local_first ? local : payload, local_first ? payload : local, count);
+  const std::byte* const left = local_first ? local : payload;
+  const std::byte* const right = local_first ? payload : local;
+  // Folds that are kept wide need no accumulator only where there are two ranks.
+  if (wide_)
+    how_.finish_two(to, left, right, count);
+  else
+    how_.combine(to, left, right, count);
 }
 
 void plan_execution::on_part(posted_receive& base, std::uint64_t offset, const std::byte* payload,

@@ -1,10 +1,12 @@
-// Many ranks in one process and on one engine: their cores, joined by real shm or tcp wires.
+// Many ranks in one process and on one engine: their cores, joined by real shm or tcp wires, or by simulated
+// ones.
 #pragma once
 
 #include <chorale/api/ticket.hpp>
 #include <chorale/async/scope.hpp>
 #include <chorale/async/when.hpp>
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/simulated_network.hpp>
 #include <chorale/transport/shm_wire.hpp>
 #include <chorale/transport/tcp_wire.hpp>
 
@@ -13,21 +15,28 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
 namespace chorale::testing {
 
-enum class medium { shm, tcp, mixed };
+enum class medium { shm, tcp, mixed, simulated };
 
-inline const char* name_of(medium m) { return m == medium::shm ? "shm" : m == medium::tcp ? "tcp" : "mixed"; }
+inline const char* name_of(medium m) {
+  constexpr const char* names[] = {"shm", "tcp", "mixed", "simulated"};
+  return names[static_cast<int>(m)];
+}
 
 class ranks {
  public:
-  ranks(engine& loop, rank_t n, medium over, selection_settings settings = {}) : loop_{loop} {
+  /// medium::simulated wants an engine with a virtual clock.
+  ranks(engine& loop, rank_t n, medium over, selection_settings settings = {}, std::uint64_t seed = 1)
+      : loop_{loop} {
     const auto slots = static_cast<std::uint32_t>(n);
     std::vector<shm_segment> views;
-    for (rank_t r = 0; r < n; ++r) {
+    if (over == medium::simulated) network_.emplace(loop, n, simulated_conditions::drawn(seed));
+    for (rank_t r = 0; r < n && !network_; ++r) {
       const std::size_t bytes = shm_segment::bytes(slots);
       memory_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
       std::fill_n(memory_.back().get(), bytes, std::byte{});
@@ -74,6 +83,11 @@ class ranks {
             bool shared) {
     const auto ia = static_cast<std::size_t>(a);
     const auto ib = static_cast<std::size_t>(b);
+    if (network_) {
+      setups[ia].wires[ib] = network_->connect(a, b);
+      setups[ib].wires[ia] = network_->connect(b, a);
+      return;
+    }
     if (shared) {
       // One engine polls all ranks, so nobody sleeps while another has work: doorbells are never rung for
       // real.
@@ -96,6 +110,7 @@ class ranks {
   }
 
   engine& loop_;
+  std::optional<simulated_network> network_;
   std::vector<std::unique_ptr<std::byte, void (*)(void*)>> memory_;
   std::vector<std::unique_ptr<core>> cores_;
 };
@@ -115,6 +130,16 @@ inline ticket place(core& on, call what, std::uint64_t key = default_lane, deadl
   place.inside = &on;
   place.what = what;
   return ticket{std::move(place)};
+}
+
+/// As the api does: what can be refused is refused before the call takes its place.
+inline ticket place_checked(core& on, const call& what, std::uint64_t key = default_lane,
+                            deadline limit = {}) {
+  auto valid = validate(what, on.rank(), on.size());
+  if (valid) return place(on, what, key, limit);
+  detail::call_place refused;
+  refused.refused = std::move(valid).error();
+  return ticket{std::move(refused)};
 }
 
 inline call all_reduce_of(std::span<const float> in, std::span<float> out) {
