@@ -2,9 +2,9 @@
 // out of place; the checker's tests hold that. Arguments out of range give errc::invalid_argument, nothing
 // else can fail.
 //
-// What a call costs the busiest rank, n ranks, in the messages it sends and the bytes they hold, and the
-// expression of a reduction. S is the vector, or everybody's shares together. "Depth" counts messages that
-// follow each other; long vectors are cut into pieces, which hides depth but for algorithms marked "whole".
+// What a call costs the busiest of n ranks, in the messages it sends and the bytes they hold, and the
+// expression of a reduction. S is the larger of a rank's two buffers. "Depth" counts messages that follow
+// each other; long vectors are cut into pieces, which hides depth but for algorithms marked "whole".
 //
 //                            messages     bytes          depth           expression
 //  all_reduce
@@ -13,7 +13,7 @@
 //   recursive halving whole  2 log n      2S(n - 1)/n    2 log n         a tree over neighbours in rank order
 //   slice owner              2(n - 1)     2S(n - 1)/n    2               the left fold
 //   chain                    2            2S             2(n - 1)        the left fold
-//   double binary tree       up to 6      up to 2.5S     2 log n         a tree per half
+//   double binary tree       4            2S             2 log n         a tree per half
 //   hierarchical             inside a host as slice owner, among hosts as chosen
 //  reduce
 //   binomial tree            1            S              log n           a tree, the lower rank on the left
@@ -25,7 +25,7 @@
 //   direct                   n - 1        S(n - 1)       1
 //   binomial tree            log n        S log n        log n
 //   chain                    1            S              n - 1
-//   double binary tree       up to 3      up to 1.5S     log n
+//   double binary tree       2            S              log n
 //  reduce_scatter
 //   ring                     n - 1        S(n - 1)/n     n - 1           one chain per block
 //   recursive halving whole  log n        S(n - 1)/n     log n           a tree, the lower rank on the left
@@ -45,10 +45,11 @@
 //   chain                    1            S              n - 1           the left fold
 //   recursive doubling       log n        S log n        log n           neighbours in rank order
 //
-// Where n is no power of two, recursive halving and doubling among partners cost those ranks beyond the power
-// one message of S more each way. Rings need edges that hold two messages (see checker.hpp), all others one.
-// A ring channel keeps one message per rank moving: two channels let a rank receive the next while it sends
-// the last. Which algorithms take shares of unequal length: algorithm::lengths().
+// Where n is no power of two, log n is rounded up, and recursive halving and doubling among partners cost the
+// ranks beyond the power and their neighbours up to one message of S more each way. Rings need edges that
+// hold two messages (see checker.hpp), all others one. A ring channel keeps one message per rank moving: two
+// channels let a rank receive the next while it sends the last. Which algorithms take shares of unequal
+// length: algorithm::lengths().
 #pragma once
 
 #include <chorale/async/result.hpp>
@@ -145,8 +146,10 @@ enum class partial_sums : std::uint8_t {
 /// How the owners of a slice reduce it among hosts.
 enum class across_hosts : std::uint8_t { ring, recursive_doubling, slice_owner };
 /// `host_of` names the host of every rank, by any numbers. Inside a host every rank owns a slice (as many as
-/// the smallest host has ranks); its owners on all hosts reduce it among themselves.
+/// the smallest host has ranks); its owners on all hosts reduce it among themselves. `sums`: inside a host,
+/// and among hosts if they are slice owners too.
 [[nodiscard]] result<algorithm> hierarchical_all_reduce(std::span<const std::uint32_t> host_of,
-                                                        across_hosts how = across_hosts::ring);
+                                                        across_hosts how = across_hosts::ring,
+                                                        partial_sums sums = partial_sums::in_output);
 
 }  // namespace chorale::schedule

@@ -31,6 +31,7 @@ host_list hosts_of(std::span<const std::uint32_t> host_of) {
 struct levels {
   host_list hosts;
   std::uint32_t slices;
+  partial_sums sums;
   algorithm across;  ///< among the owners of a slice
   [[nodiscard]] std::uint32_t blocks_per_slice() const { return across.what().blocks; }
 };
@@ -68,7 +69,8 @@ class hierarchy_steps {
   }
 
   void fold_inside(std::uint32_t slice) {
-    const auto fold = direct_reduce(local_ranks(), static_cast<rank_t>(slice));
+    const auto fold =
+        direct_reduce(local_ranks(), static_cast<rank_t>(slice), fold_style::streamed, all_.sums);
     const rank_program inner = fold->program(static_cast<rank_t>(local_));
     for (std::uint32_t b = 0; b < all_.blocks_per_slice(); ++b) {
       const block_ref in = block_of(space::in, slice, b);
@@ -105,25 +107,26 @@ class hierarchy_steps {
   std::vector<std::vector<step_index>> done_;  ///< by slice, what to wait for before its result may land
 };
 
-result<algorithm> make_across(across_hosts how, rank_t hosts) {
+result<algorithm> make_across(across_hosts how, rank_t hosts, partial_sums sums) {
   switch (how) {
     case across_hosts::ring:
       return ring_all_reduce(hosts);
     case across_hosts::recursive_doubling:
       return recursive_doubling_all_reduce(hosts);
     case across_hosts::slice_owner:
-      return slice_owner_all_reduce(hosts, fold_style::streamed);
+      return slice_owner_all_reduce(hosts, fold_style::streamed, sums);
   }
   return error{errc::invalid_argument, "hierarchical: unknown algorithm among hosts"};
 }
 
 }  // namespace
 
-result<algorithm> hierarchical_all_reduce(std::span<const std::uint32_t> host_of, across_hosts how) {
+result<algorithm> hierarchical_all_reduce(std::span<const std::uint32_t> host_of, across_hosts how,
+                                          partial_sums sums) {
   if (host_of.empty())
     return error{errc::invalid_argument, "hierarchical over 0 ranks: name the host of at least one"};
   host_list hosts = hosts_of(host_of);
-  auto across = make_across(how, static_cast<rank_t>(hosts.size()));
+  auto across = make_across(how, static_cast<rank_t>(hosts.size()), sums);
   if (!across) return across.error();
   const std::size_t smallest =
       std::ranges::min(hosts, {}, [](const auto& host) { return host.size(); }).size();
@@ -132,7 +135,7 @@ result<algorithm> hierarchical_all_reduce(std::span<const std::uint32_t> host_of
   const definition meaning{.what = collective::all_reduce,
                            .ranks = static_cast<rank_t>(host_of.size()),
                            .blocks = slices * across->what().blocks};
-  const auto all = std::make_shared<const levels>(levels{std::move(hosts), slices, std::move(*across)});
+  const auto all = std::make_shared<const levels>(levels{std::move(hosts), slices, sums, std::move(*across)});
   return algorithm{name,
                    meaning,
                    [all](rank_t rank) { return hierarchy_steps{*all, rank}.program(); },

@@ -184,6 +184,32 @@ BOOST_AUTO_TEST_CASE(blocks_may_not_be_mixed_or_misplaced) {
   refuses(misplaced, {"rank 1, step 6", "sized like another block"});
 }
 
+BOOST_AUTO_TEST_CASE(claims_about_lengths_are_checked) {
+  // Bruck's all_to_all lands shares of all ranks in scratch shaped like one share: wrong for unequal ones.
+  const auto claiming = [](const algorithm& base, share_lengths lengths) {
+    return algorithm{
+        base.name(), base.what(), [base](rank_t r) { return base.program(r); }, placement_support::both,
+        base.unit(), lengths};
+  };
+  const auto bruck = bruck_all_to_all(5);
+  BOOST_TEST(verdict(*bruck) == "passes");
+  refuses(claiming(*bruck, share_lengths::each_end_knows), {"(copy)", "sized like another block"});
+  // A tree's scratch for others' shares needs lengths that only the root is told.
+  const auto tree = binomial_gather(5, 1);
+  BOOST_TEST(verdict(*tree) == "passes");
+  refuses(claiming(*tree, share_lengths::each_end_knows), {"rank 3, step", "sized like another block"});
+}
+
+BOOST_AUTO_TEST_CASE(outputs_that_a_rank_does_not_have_stay_alone) {
+  const auto tree = binomial_reduce(4, 0);
+  const auto writing = broken(*tree, 2, [](loose_program& p) {
+    step& s = p.steps[p.find(step_kind::recv_reduce_send)].what;
+    s.kind = step_kind::recv_reduce_copy_send;
+    s.dst = out0;
+  });
+  refuses(writing, {"rank 2, step 0", "writes out[0]", "leaves this rank no output"});
+}
+
 BOOST_AUTO_TEST_CASE(what_nobody_writes_is_missed) {
   const auto idle = by_hand([](rank_t) { return rank_program{}; });
   refuses(idle, {"rank 0", "no step writes out[0]"});
@@ -269,15 +295,19 @@ BOOST_AUTO_TEST_CASE(random_damage_never_passes) {
   const std::uint64_t seed = std::random_device{}();
   BOOST_TEST_MESSAGE("seed " << seed);
   std::mt19937_64 random{seed};
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 600; ++round) {
     const auto n = static_cast<rank_t>(3 + random() % 9);
     const std::uint64_t kind = random() % 4;
-    const chorale::result<algorithm> made[] = {ring_all_reduce(n), recursive_doubling_all_reduce(n),
-                                               slice_owner_all_reduce(n),
-                                               slice_owner_all_reduce(n, fold_style::streamed)};
-    const algorithm& base = *made[random() % (kind == 3 ? 3 : 4)];
+    const chorale::result<algorithm> made[] = {
+        ring_all_reduce(n),           recursive_doubling_all_reduce(n),
+        slice_owner_all_reduce(n),    slice_owner_all_reduce(n, fold_style::streamed),
+        double_tree_all_reduce(n),    recursive_halving_all_reduce(n),
+        recursive_doubling_exscan(n), bruck_all_to_all(n),
+        binomial_scatter(n, n / 2)};
+    const algorithm& base = *made[random() % (kind == 3 ? 3 : std::size(made))];
     const auto victim = static_cast<rank_t>(random() % static_cast<std::uint64_t>(n));
     const std::uint64_t pick = random();
+    if (base.program(victim).steps().empty()) continue;
     const auto damaged = broken(base, victim, [&](loose_program& p) {
       const auto at = static_cast<step_index>(pick % p.steps.size());
       step& s = p.steps[at].what;

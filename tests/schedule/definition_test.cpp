@@ -43,6 +43,30 @@ BOOST_AUTO_TEST_CASE(in_place_views_lie_where_the_contribution_goes) {
   BOOST_TEST(scatter.in_place_output(3) == 9U);
 }
 
+BOOST_AUTO_TEST_CASE(lengths_are_named_after_the_input_they_come_from) {
+  const auto is = [](const block_length& found, std::uint32_t block, rank_t rank, bool known) {
+    return found.block == block && found.rank == rank && found.known == known;
+  };
+  BOOST_TEST(is(of(collective::all_reduce).length_of_output(1, 2), 2, chorale::no_rank, true));
+  BOOST_TEST(is(of(collective::all_gather).length_of_input(1, 2), 2, 1, true));
+  BOOST_TEST(is(of(collective::all_gather).length_of_output(1, 10), 1, 3, true));
+  BOOST_TEST(is(of(collective::all_to_all).length_of_output(1, 7), 4, 2, true));
+  BOOST_TEST(is(of(collective::reduce_scatter).length_of_output(1, 2), 5, chorale::no_rank, true));
+  // Only the root is told what others gather or get scattered.
+  BOOST_TEST(is(of(collective::gather).length_of_output(2, 4), 1, 1, true));
+  BOOST_TEST(is(of(collective::gather).length_of_output(0, 4), 1, 1, false));
+  BOOST_TEST(is(of(collective::scatter).length_of_input(0, 4), 4, chorale::no_rank, false));
+  BOOST_TEST(is(of(collective::scatter).length_of_input(1, 4), 4, chorale::no_rank, true));
+}
+
+BOOST_AUTO_TEST_CASE(outputs_belong_to_those_who_asked) {
+  BOOST_TEST(of(collective::gather).writes_output(2));
+  BOOST_TEST(!of(collective::gather).writes_output(0));
+  BOOST_TEST(!of(collective::reduce).writes_output(3));
+  BOOST_TEST(!of(collective::exscan).writes_output(0));
+  BOOST_TEST(of(collective::broadcast).writes_output(0));
+}
+
 BOOST_AUTO_TEST_CASE(a_rooted_collective_can_be_written_and_checked) {
   // Broadcast from 2 straight to everyone: nobody else's input may be read.
   const auto make = [](bool read_own) {
