@@ -1,3 +1,4 @@
+#include "edit.hpp"
 #include "trial.hpp"
 #include <chorale/schedule/generators.hpp>
 
@@ -165,6 +166,33 @@ BOOST_AUTO_TEST_CASE(wide_folds_round_once) {
           false, true);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(damage_is_seen) {
+  const std::uint64_t seed = fresh_seed();
+  const auto fails_under_some_seed = [&](const algorithm& a, placement form) {
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const trial t{.count = 20, .form = form, .seed = seed + i};
+      if (!trials::attempt(a, t, false).empty()) return true;
+    }
+    return false;
+  };
+  // In place, a result that lands before the input was kept spoils the next rank's.
+  const auto early = edit::changed(*chain_exscan(6), [](rank_t, edit::loose_program& p) {
+    for (edit::loose_step& s : p.steps)
+      if (s.what.kind == step_kind::recv) s.dependencies.clear();
+  });
+  BOOST_TEST(!fails_under_some_seed(early, placement::out_of_place));
+  BOOST_TEST(fails_under_some_seed(early, placement::in_place));
+  const auto overrun = edit::changed(*bruck_all_to_all(6), [](rank_t, edit::loose_program& p) {
+    for (edit::loose_step& s : p.steps)
+      if (s.what.dst.where == space::out && s.dependencies.size() == 2) s.dependencies.pop_back();
+  });
+  BOOST_TEST(fails_under_some_seed(overrun, placement::in_place));
+  const auto elsewhere = edit::changed(*binomial_scatter(6, 2), [](rank_t rank, edit::loose_program& p) {
+    if (rank == 4) p.steps.back().what.src.block ^= 1U;
+  });
+  BOOST_TEST(fails_under_some_seed(elsewhere, placement::out_of_place));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
