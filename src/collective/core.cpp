@@ -21,7 +21,7 @@ core::core(core_setup setup)
       epoch_{setup.epoch},
       max_lanes_{setup.max_lanes},
       settings_{setup.selection},
-      plans_{setup.rank, setup.size},
+      plans_{setup.rank, setup.size, setup.hosts},
       lines_{std::move(setup.lines)},
       departures_(static_cast<std::size_t>(setup.size)),
       lost_links_(static_cast<std::size_t>(setup.size)) {

@@ -38,6 +38,8 @@ struct core_setup {
   std::vector<std::unique_ptr<wire>> wires;
   /// By rank; the wires that are shm, for the one-line path.
   std::vector<shm_wire*> lines;
+  /// By rank, the host, by any numbers that all ranks agree on; empty: one host.
+  std::vector<std::uint32_t> hosts;
 };
 
 class core final : public poller, private arrival_judge, public guard_sink {

@@ -67,7 +67,7 @@ plan_key core::plan_for(const call& what, algorithm_kind algorithm, const combin
   plan_key key;
   key.algorithm = algorithm;
   key.element_bytes = static_cast<std::uint8_t>(how.element_bytes());
-  const bool wide = algorithm == algorithm_kind::slice_owner;  // others send partial sums
+  const bool wide = keeps_folds_wide(algorithm, what);
   key.accumulator_bytes = wide ? static_cast<std::uint8_t>(how.accumulator_bytes()) : key.element_bytes;
   if (what.carries_nothing()) {
     key.kind = collective_kind::all_reduce;

@@ -77,6 +77,18 @@ class assembler {
   [[nodiscard]] std::uint32_t slots() const { return static_cast<std::uint32_t>(among_.mates().size()); }
   [[nodiscard]] std::uint32_t slot() const { return static_cast<std::uint32_t>(among_.position()); }
 
+  /// Numbers for the hosts' names, in order of first appearance: the same on every rank.
+  [[nodiscard]] std::vector<std::uint32_t> hosts() const {
+    std::vector<std::string_view> names;
+    std::vector<std::uint32_t> numbers;
+    for (const peer& p : made_->members.peers) {
+      const auto known = std::ranges::find(names, std::string_view{p.host_id});
+      numbers.push_back(static_cast<std::uint32_t>(known - names.begin()));
+      if (known == names.end()) names.push_back(p.host_id);
+    }
+    return numbers;
+  }
+
   /// The one-line path is used if every rank shares memory with every other; rank 0's settings count for all.
   task<result<void>> agree() {
     const world& w = made_->members;
@@ -143,6 +155,9 @@ class assembler {
     setup.size = w.size;
     setup.epoch = w.epoch;
     setup.selection = selection_;
+    setup.hosts = hosts();
+    const std::uint32_t last_host = *std::ranges::max_element(setup.hosts);
+    setup.selection.hosts_of_several = last_host != 0 && last_host + 1 < setup.hosts.size();
     setup.wires.resize(static_cast<std::size_t>(w.size));
     setup.lines.resize(static_cast<std::size_t>(w.size));
     std::uint32_t position = 0;

@@ -53,7 +53,9 @@ schedule::partial_sums sums_of(const plan_key& key) noexcept {
                                                    : schedule::partial_sums::in_output;
 }
 
-result<schedule::algorithm> all_reduce_schedule(const plan_key& key, rank_t ranks) {
+using made_schedule = result<schedule::algorithm>;
+
+made_schedule all_reduce_schedule(const plan_key& key, rank_t ranks, std::span<const std::uint32_t> hosts) {
   switch (key.algorithm) {
     case algorithm_kind::recursive_doubling:
       return schedule::recursive_doubling_all_reduce(ranks);
@@ -61,6 +63,12 @@ result<schedule::algorithm> all_reduce_schedule(const plan_key& key, rank_t rank
       return schedule::ring_all_reduce(ranks);
     case algorithm_kind::chain:
       return schedule::chain_all_reduce(ranks);
+    case algorithm_kind::double_tree:
+      return schedule::double_tree_all_reduce(ranks);
+    case algorithm_kind::halving:
+      return schedule::recursive_halving_all_reduce(ranks);
+    case algorithm_kind::hierarchical:
+      return schedule::hierarchical_all_reduce(hosts, schedule::across_hosts::ring, sums_of(key));
     case algorithm_kind::slice_owner:
       return schedule::slice_owner_all_reduce(ranks, fold_of(key, ranks), sums_of(key));
     default:
@@ -68,12 +76,16 @@ result<schedule::algorithm> all_reduce_schedule(const plan_key& key, rank_t rank
   }
 }
 
-result<schedule::algorithm> reduce_schedule(const plan_key& key, rank_t ranks) {
+made_schedule reduce_schedule(const plan_key& key, rank_t ranks) {
   switch (key.algorithm) {
     case algorithm_kind::binomial:
       return schedule::binomial_reduce(ranks, key.root);
     case algorithm_kind::chain:
       return schedule::chain_reduce(ranks, key.root);
+    case algorithm_kind::double_tree:
+      return schedule::double_tree_reduce(ranks, key.root);
+    case algorithm_kind::direct:
+      return schedule::direct_reduce(ranks, key.root, fold_of(key, ranks), sums_of(key));
     case algorithm_kind::slice_owner:
       return schedule::slice_owner_reduce(ranks, key.root, fold_of(key, ranks));
     default:
@@ -81,32 +93,42 @@ result<schedule::algorithm> reduce_schedule(const plan_key& key, rank_t ranks) {
   }
 }
 
-result<schedule::algorithm> broadcast_schedule(const plan_key& key, rank_t ranks) {
+made_schedule broadcast_schedule(const plan_key& key, rank_t ranks) {
   switch (key.algorithm) {
     case algorithm_kind::binomial:
       return schedule::binomial_broadcast(ranks, key.root);
     case algorithm_kind::chain:
       return schedule::chain_broadcast(ranks, key.root);
+    case algorithm_kind::double_tree:
+      return schedule::double_tree_broadcast(ranks, key.root);
+    case algorithm_kind::direct:
+      return schedule::direct_broadcast(ranks, key.root);
     default:
       return no_schedule(key);
   }
 }
 
-result<schedule::algorithm> all_gather_schedule(const plan_key& key, rank_t ranks) {
+made_schedule all_gather_schedule(const plan_key& key, rank_t ranks) {
   switch (key.algorithm) {
     case algorithm_kind::ring:
       return schedule::ring_all_gather(ranks);
     case algorithm_kind::direct:
       return schedule::direct_all_gather(ranks);
+    case algorithm_kind::recursive_doubling:
+      return schedule::recursive_doubling_all_gather(ranks);
+    case algorithm_kind::bruck:
+      return schedule::bruck_all_gather(ranks);
     default:
       return no_schedule(key);
   }
 }
 
-result<schedule::algorithm> reduce_scatter_schedule(const plan_key& key, rank_t ranks) {
+made_schedule reduce_scatter_schedule(const plan_key& key, rank_t ranks) {
   switch (key.algorithm) {
     case algorithm_kind::ring:
       return schedule::ring_reduce_scatter(ranks);
+    case algorithm_kind::halving:
+      return schedule::recursive_halving_reduce_scatter(ranks);
     case algorithm_kind::slice_owner:
       return schedule::slice_owner_reduce_scatter(ranks, fold_of(key, ranks), sums_of(key));
     default:
@@ -114,20 +136,18 @@ result<schedule::algorithm> reduce_scatter_schedule(const plan_key& key, rank_t 
   }
 }
 
-result<schedule::algorithm> scan_schedule(const plan_key& key, rank_t ranks) {
+made_schedule scan_schedule(const plan_key& key, rank_t ranks) {
   const bool inclusive = key.kind == collective_kind::scan;
-  switch (key.algorithm) {
-    case algorithm_kind::chain:
-      return inclusive ? schedule::chain_scan(ranks) : schedule::chain_exscan(ranks);
-    default:
-      return no_schedule(key);
-  }
+  if (key.algorithm == algorithm_kind::chain)
+    return inclusive ? schedule::chain_scan(ranks) : schedule::chain_exscan(ranks);
+  return inclusive ? schedule::recursive_doubling_scan(ranks) : schedule::recursive_doubling_exscan(ranks);
 }
 
-result<schedule::algorithm> schedule_for(const plan_key& key, rank_t ranks) {
+made_schedule schedule_for(const plan_key& key, rank_t ranks, std::span<const std::uint32_t> hosts) {
+  const bool binomial = key.algorithm == algorithm_kind::binomial;
   switch (even_form(key.kind)) {
     case collective_kind::all_reduce:
-      return all_reduce_schedule(key, ranks);
+      return all_reduce_schedule(key, ranks, hosts);
     case collective_kind::reduce:
       return reduce_schedule(key, ranks);
     case collective_kind::broadcast:
@@ -137,11 +157,13 @@ result<schedule::algorithm> schedule_for(const plan_key& key, rank_t ranks) {
     case collective_kind::reduce_scatter:
       return reduce_scatter_schedule(key, ranks);
     case collective_kind::all_to_all:
-      return schedule::direct_all_to_all(ranks);
+      return key.algorithm == algorithm_kind::bruck ? schedule::bruck_all_to_all(ranks)
+                                                    : schedule::direct_all_to_all(ranks);
     case collective_kind::gather:
-      return schedule::direct_gather(ranks, key.root);
+      return binomial ? schedule::binomial_gather(ranks, key.root) : schedule::direct_gather(ranks, key.root);
     case collective_kind::scatter:
-      return schedule::direct_scatter(ranks, key.root);
+      return binomial ? schedule::binomial_scatter(ranks, key.root)
+                      : schedule::direct_scatter(ranks, key.root);
     case collective_kind::scan:
     case collective_kind::exscan:
       return scan_schedule(key, ranks);
@@ -191,9 +213,10 @@ result<block_map> blocks_of(const plan_key& key, const schedule::definition& wha
   }
 }
 
-/// Equal on all ranks. Schedules that only send straight to whoever wants it gain nothing from pieces.
+/// Equal on all ranks. What is sent straight to whoever wants it gains nothing from pieces.
 std::uint32_t pieces_of(const plan_key& key, const schedule::algorithm& made, const block_map& blocks) {
-  if (key.algorithm == algorithm_kind::direct || made.unit() == schedule::step_unit::run_of_blocks) return 1;
+  const bool straight = key.algorithm == algorithm_kind::direct && !reduces(key.kind);
+  if (straight || made.unit() == schedule::step_unit::run_of_blocks) return 1;
   if (!key.counts) return schedule::pieces_within(blocks, key.element_bytes, piece_bytes);
   const std::uint64_t longest = *std::max_element(key.counts->counts.begin(), key.counts->counts.end());
   const std::uint64_t bytes = longest / made.what().blocks * key.element_bytes;
@@ -201,6 +224,11 @@ std::uint32_t pieces_of(const plan_key& key, const schedule::algorithm& made, co
 }
 
 }  // namespace
+
+plan_cache::plan_cache(rank_t rank, rank_t ranks, std::vector<std::uint32_t> hosts)
+    : rank_{rank}, ranks_{ranks}, hosts_{std::move(hosts)} {
+  hosts_.resize(static_cast<std::size_t>(ranks_));
+}
 
 bool plan_cache::before::operator()(const plan_key& a, const plan_key& b) const noexcept {
   const auto plain = [](const plan_key& k) {
@@ -235,7 +263,7 @@ result<std::shared_ptr<const schedule::plan>> plan_cache::find(const plan_key& k
 }
 
 result<schedule::plan> plan_cache::make(const plan_key& key) const {
-  auto made = schedule_for(key, ranks_);
+  auto made = schedule_for(key, ranks_, hosts_);
   if (!made) return std::move(made).error();
   auto blocks = blocks_of(key, made->what(), rank_);
   if (!blocks) return std::move(blocks).error();

@@ -12,6 +12,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace chorale {
 
@@ -28,7 +29,8 @@ struct plan_key {
 
 class plan_cache {
  public:
-  plan_cache(rank_t rank, rank_t ranks) noexcept : rank_{rank}, ranks_{ranks} {}
+  /// `hosts` names the host of every rank, by any numbers; empty: one for all.
+  plan_cache(rank_t rank, rank_t ranks, std::vector<std::uint32_t> hosts = {});
   [[nodiscard]] result<std::shared_ptr<const schedule::plan>> find(const plan_key& key);
 
  private:
@@ -41,6 +43,7 @@ class plan_cache {
 
   rank_t rank_;
   rank_t ranks_;
+  std::vector<std::uint32_t> hosts_;
   std::list<entry> recent_;  // most recently used first
   std::map<plan_key, std::list<entry>::iterator, before> index_;
 };

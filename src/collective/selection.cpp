@@ -1,7 +1,6 @@
 #include <chorale/collective/selection.hpp>
 #include <chorale/transport/frame.hpp>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -15,14 +14,23 @@ using collective = collective_kind;
 constexpr std::string_view names[algorithm_kinds] = {"auto",        "tiny",        "recursive_doubling",
                                                      "slice_owner", "ring",        "chain",
                                                      "binomial",    "double_tree", "direct",
-                                                     "bruck",       "halving"};
+                                                     "bruck",       "halving",     "hierarchical"};
 
 /// Up to here latency counts: as few rounds as possible.
 constexpr std::uint64_t small_bytes = 16 * 1024;
+/// Up to here every rank may as well be written to at once.
+constexpr std::uint64_t direct_bytes = 8 * 1024;
 /// From here on a chain's pieces flow long enough to pay for its length, per rank.
 constexpr std::uint64_t chain_bytes_a_rank = 512 * 1024;
+/// From here on two trees share the work that one leaves to few.
+constexpr std::uint64_t double_tree_bytes = 256 * 1024;
+/// Up to here messages that cannot be cut into pieces do no harm.
+constexpr std::uint64_t whole_bytes = std::uint64_t{4} << 20;
+/// Shares up to here travel together, several times over, rather than alone.
+constexpr std::uint64_t packed_bytes = 256;
 /// With more ranks a rank that talks to all others has too many edges.
 constexpr rank_t few_ranks = 16;
+constexpr rank_t very_few_ranks = 8;
 
 using mask = std::uint32_t;
 
@@ -41,36 +49,50 @@ mask offered(collective kind) noexcept {
     case collective::all_reduce:
     case collective::barrier:
       return bits({algorithm::tiny, algorithm::recursive_doubling, algorithm::slice_owner, algorithm::ring,
-                   algorithm::chain});
+                   algorithm::chain, algorithm::double_tree, algorithm::halving, algorithm::hierarchical});
     case collective::reduce:
-      return bits({algorithm::binomial, algorithm::slice_owner});
+      return bits({algorithm::binomial, algorithm::slice_owner, algorithm::chain, algorithm::double_tree,
+                   algorithm::direct});
     case collective::broadcast:
-      return bits({algorithm::binomial, algorithm::chain});
+      return bits({algorithm::binomial, algorithm::chain, algorithm::double_tree, algorithm::direct});
     case collective::all_gather:
     case collective::all_gather_v:
-      return bits({algorithm::ring, algorithm::direct});
+      return bits({algorithm::ring, algorithm::direct, algorithm::recursive_doubling, algorithm::bruck});
     case collective::reduce_scatter:
     case collective::reduce_scatter_v:
-      return bits({algorithm::ring, algorithm::slice_owner});
+      return bits({algorithm::ring, algorithm::slice_owner, algorithm::halving});
     case collective::all_to_all:
+      return bits({algorithm::direct, algorithm::bruck});
     case collective::all_to_all_v:
+      return bits({algorithm::direct});
     case collective::gather:
     case collective::gather_v:
     case collective::scatter:
     case collective::scatter_v:
-      return bits({algorithm::direct});
+      return bits({algorithm::direct, algorithm::binomial});
     case collective::scan:
     case collective::exscan:
-      return bits({algorithm::chain});
+      return bits({algorithm::chain, algorithm::recursive_doubling});
   }
   return 0;
 }
 
-/// The operands of these keep the order of ranks.
-constexpr mask ordered =
-    bits({algorithm::tiny, algorithm::recursive_doubling, algorithm::slice_owner, algorithm::chain});
-/// Left folds in rank order, in whatever type folds_wider says.
-constexpr mask left_folds = bits({algorithm::tiny, algorithm::slice_owner});
+bool is_scan(collective kind) noexcept { return kind == collective::scan || kind == collective::exscan; }
+
+/// The operands keep the order of ranks.
+mask ordered(collective kind) noexcept {
+  mask keep = bits({algorithm::tiny, algorithm::recursive_doubling, algorithm::slice_owner, algorithm::chain,
+                    algorithm::direct});
+  if (kind == collective::all_reduce) keep |= bit(algorithm::halving);
+  return keep;
+}
+
+/// Left folds in rank order. Ones in f32 that is rounded once, where folds are kept wider than elements.
+mask left_folds(collective kind, bool wide) noexcept {
+  if (is_scan(kind)) return bit(algorithm::chain);
+  const mask folds = bits({algorithm::tiny, algorithm::slice_owner, algorithm::direct});
+  return wide ? folds : folds | bit(algorithm::chain);
+}
 
 /// In this order they lie in the encoded settings.
 constexpr collective in_settings[] = {
@@ -86,50 +108,76 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text;
 }
 
-bool is_scan(collective kind) noexcept { return kind == collective::scan || kind == collective::exscan; }
-
-algorithm choose_all_reduce(std::uint64_t bytes, rank_t ranks, bool wide) noexcept {
-  if (wide) return ranks <= few_ranks ? algorithm::slice_owner : algorithm::ring;
-  if (bytes <= small_bytes) return algorithm::recursive_doubling;
-  return ranks <= few_ranks ? algorithm::slice_owner : algorithm::ring;
-}
-
 bool flows(std::uint64_t bytes, rank_t ranks) noexcept {
   return bytes >= chain_bytes_a_rank * static_cast<std::uint64_t>(ranks);
 }
 
-algorithm choose_freely(const call& what, rank_t ranks) noexcept {
+algorithm choose_all_reduce(const selection_settings& settings, std::uint64_t bytes, rank_t ranks,
+                            bool wide) noexcept {
+  if (bytes <= small_bytes && !(wide && ranks <= few_ranks)) return algorithm::recursive_doubling;
+  if (settings.hosts_of_several && bytes > small_bytes) return algorithm::hierarchical;
+  if (ranks <= few_ranks) return algorithm::slice_owner;
+  return bytes <= whole_bytes ? algorithm::halving : algorithm::ring;
+}
+
+algorithm choose_reduce(std::uint64_t bytes, rank_t ranks, bool wide) noexcept {
+  if (bytes <= direct_bytes && ranks <= very_few_ranks) return algorithm::direct;
+  if (ranks <= few_ranks && (wide || bytes > small_bytes)) return algorithm::slice_owner;
+  if (flows(bytes, ranks)) return algorithm::chain;
+  return bytes >= double_tree_bytes ? algorithm::double_tree : algorithm::binomial;
+}
+
+algorithm choose_broadcast(std::uint64_t bytes, rank_t ranks) noexcept {
+  if (ranks == 2 || (bytes <= direct_bytes && ranks <= very_few_ranks)) return algorithm::direct;
+  if (flows(bytes, ranks)) return algorithm::chain;
+  return bytes >= double_tree_bytes ? algorithm::double_tree : algorithm::binomial;
+}
+
+algorithm choose_freely(const selection_settings& settings, const call& what, rank_t ranks) noexcept {
   const std::uint64_t bytes = what.bytes();
+  const bool few = ranks <= few_ranks;
   switch (what.kind) {
     case collective::none:
     case collective::message:
       break;
     case collective::barrier:
     case collective::all_reduce:
-      return choose_all_reduce(bytes, ranks, folds_wider(what));
+      return choose_all_reduce(settings, bytes, ranks, folds_wider(what));
     case collective::reduce:
-      return (bytes <= small_bytes && !folds_wider(what)) || ranks > few_ranks ? algorithm::binomial
-                                                                               : algorithm::slice_owner;
+      return choose_reduce(bytes, ranks, folds_wider(what));
     case collective::broadcast:
-      return ranks > 2 && flows(bytes, ranks) ? algorithm::chain : algorithm::binomial;
+      return choose_broadcast(bytes, ranks);
     case collective::all_gather:
+      return few ? algorithm::direct : bytes <= direct_bytes ? algorithm::bruck : algorithm::ring;
     case collective::all_gather_v:
-      return ranks <= few_ranks ? algorithm::direct : algorithm::ring;
+      return few ? algorithm::direct : algorithm::ring;
     case collective::reduce_scatter:
     case collective::reduce_scatter_v:
-      return ranks <= few_ranks ? algorithm::slice_owner : algorithm::ring;
+      return few ? algorithm::slice_owner : bytes <= whole_bytes ? algorithm::halving : algorithm::ring;
     case collective::all_to_all:
-    case collective::all_to_all_v:
+      return ranks > very_few_ranks && bytes <= packed_bytes * static_cast<std::uint64_t>(ranks)
+                 ? algorithm::bruck
+                 : algorithm::direct;
     case collective::gather:
-    case collective::gather_v:
     case collective::scatter:
+      return few || bytes > direct_bytes ? algorithm::direct : algorithm::binomial;
+    case collective::all_to_all_v:
+    case collective::gather_v:
     case collective::scatter_v:
       return algorithm::direct;
     case collective::scan:
     case collective::exscan:
-      return algorithm::chain;
+      return ranks > 2 && bytes <= small_bytes ? algorithm::recursive_doubling : algorithm::chain;
   }
   return algorithm::automatic;
+}
+
+result<collective> parse_collective(std::string_view name) {
+  for (const collective what : in_settings)
+    if (name_of(what) == name) return what;
+  return error{errc::invalid_argument, "\"" + std::string{name} +
+                                           "\" is no collective that has algorithms; write "
+                                           "all_reduce=ring, broadcast=chain, …"};
 }
 
 }  // namespace
@@ -163,6 +211,7 @@ void selection_settings::force(algorithm_kind kind) noexcept {
 }
 
 result<void> selection_settings::force(std::string_view list) {
+  std::array<algorithm_kind, collective_kinds> named{};
   while (!list.empty()) {
     const std::size_t comma = list.find(',');
     const std::string_view entry = trimmed(list.substr(0, comma));
@@ -175,19 +224,17 @@ result<void> selection_settings::force(std::string_view list) {
       force(*kind);
       continue;
     }
-    const std::string_view name = trimmed(entry.substr(0, equals));
-    const auto* const found = std::find_if(std::begin(in_settings), std::end(in_settings),
-                                           [&](collective what) { return name_of(what) == name; });
-    if (found == std::end(in_settings))
-      return error{errc::invalid_argument, "\"" + std::string{name} +
-                                               "\" is no collective that has algorithms; write "
-                                               "all_reduce=ring, broadcast=chain, …"};
-    if (!serves(*kind, *found))
-      return error{errc::invalid_argument, std::string{name} + " has no algorithm " +
+    auto what = parse_collective(trimmed(entry.substr(0, equals)));
+    if (!what) return std::move(what).error();
+    if (!serves(*kind, *what))
+      return error{errc::invalid_argument, std::string{name_of(*what)} + " has no algorithm " +
                                                std::string{name_of(*kind)} + "; it has " +
-                                               algorithms_for(*found)};
-    forced[static_cast<std::size_t>(*found)] = *kind;
+                                               algorithms_for(*what)};
+    named[static_cast<std::size_t>(*what)] = *kind;
   }
+  for (const collective what : in_settings)
+    if (const algorithm kind = named[static_cast<std::size_t>(what)]; kind != algorithm::automatic)
+      forced[static_cast<std::size_t>(what)] = kind;
   return {};
 }
 
@@ -195,12 +242,12 @@ result<void> selection_settings::check() const {
   if (mode != reproducibility::deterministic) return {};
   for (const collective what : in_settings) {
     const algorithm kind = forced_for(what);
-    if (!reduces(what) || kind == algorithm::automatic || is_scan(what) || (left_folds & bit(kind)) != 0)
+    if (!reduces(what) || kind == algorithm::automatic || (left_folds(what, false) & bit(kind)) != 0)
       continue;
     return error{errc::invalid_argument, "deterministic results are folded in rank order, which " +
                                              std::string{name_of(kind)} + " does not do for " +
                                              std::string{name_of(what)} +
-                                             "; force no algorithm, or slice_owner"};
+                                             " here; force none, or slice_owner, or chain"};
   }
   return {};
 }
@@ -266,6 +313,19 @@ bool folds_wider(const call& what) noexcept {
   }
 }
 
+bool keeps_folds_wide(algorithm_kind kind, const call& what) noexcept {
+  switch (kind) {
+    case algorithm::slice_owner:
+      return true;
+    case algorithm::direct:
+      return what.kind == collective::reduce;
+    case algorithm::hierarchical:
+      return what.op != reduction::avg;  // the division belongs to the last fold, and there are two
+    default:
+      return false;
+  }
+}
+
 algorithm_kind choose(const selection_settings& settings, const call& what, rank_t ranks) noexcept {
   const bool as_all_reduce = what.kind == collective::barrier || what.carries_nothing();
   const collective kind = as_all_reduce ? collective::all_reduce : what.kind;
@@ -274,15 +334,16 @@ algorithm_kind choose(const selection_settings& settings, const call& what, rank
   mask allowed = offered(kind) & ~bit(algorithm::tiny);
   if (fits_line) allowed |= bit(algorithm::tiny);
   if (reduces(kind)) {
-    if (what.op == reduction::user && what.user.order == commutativity::unknown) allowed &= ordered;
-    if (settings.mode == reproducibility::deterministic && !is_scan(kind)) allowed &= left_folds;
+    if (what.op == reduction::user && what.user.order == commutativity::unknown) allowed &= ordered(kind);
+    if (settings.mode == reproducibility::deterministic) allowed &= left_folds(kind, folds_wider(what));
   }
   const algorithm forced = settings.forced_for(kind);
   if (forced != algorithm::automatic && (allowed & bit(forced)) != 0) return forced;
   if (fits_line) return algorithm::tiny;
-  const algorithm free = choose_freely(what.carries_nothing() ? call{.kind = kind} : what, ranks);
-  // What keeps the order of ranks or folds from the left exists for every reduction.
-  return (allowed & bit(free)) != 0 ? free : algorithm::slice_owner;
+  const algorithm free = choose_freely(settings, what.carries_nothing() ? call{.kind = kind} : what, ranks);
+  if ((allowed & bit(free)) != 0) return free;
+  // These keep the order of ranks and fold from the left.
+  return is_scan(kind) ? algorithm::chain : algorithm::slice_owner;
 }
 
 }  // namespace chorale

@@ -26,9 +26,10 @@ enum class algorithm_kind : std::uint8_t {
   double_tree = 7,
   direct = 8,
   bruck = 9,
-  halving = 10,  ///< recursive halving, for all_reduce with doubling after it
+  halving = 10,       ///< recursive halving, for all_reduce with doubling after it
+  hierarchical = 11,  ///< inside hosts, then among them
 };
-inline constexpr std::size_t algorithm_kinds = 11;
+inline constexpr std::size_t algorithm_kinds = 12;
 [[nodiscard]] std::string_view name_of(algorithm_kind kind) noexcept;
 [[nodiscard]] result<algorithm_kind> parse_algorithm(std::string_view name);
 
@@ -45,15 +46,16 @@ enum class reproducibility : std::uint8_t {
 struct selection_settings {
   std::array<algorithm_kind, collective_kinds> forced{};  ///< by collective
   reproducibility mode = reproducibility::same_on_all_ranks;
-  bool all_lines = false;  ///< every pair of ranks has the one-line path
+  bool all_lines = false;         ///< every pair of ranks has the one-line path
+  bool hosts_of_several = false;  ///< there are several hosts, and one at least has several ranks
 
   [[nodiscard]] algorithm_kind forced_for(collective_kind kind) const noexcept {
     return forced[static_cast<std::size_t>(kind)];
   }
   /// For every collective that has it.
   void force(algorithm_kind algorithm) noexcept;
-  /// "ring", or "all_reduce=ring,broadcast=chain", or both mixed, later entries first. A bare name counts
-  /// wherever that algorithm exists; errc::invalid_argument where a named collective does not have it.
+  /// "ring", or "all_reduce=ring,broadcast=chain", or both mixed. A bare name counts wherever that algorithm
+  /// exists and nothing else is named; errc::invalid_argument where a named collective does not have it.
   [[nodiscard]] result<void> force(std::string_view list);
   /// Whether mode and forced algorithms go together.
   [[nodiscard]] result<void> check() const;
@@ -67,6 +69,8 @@ struct selection_settings {
 
 /// Sums and products of 16- and 8-bit floats are folded in f32, where the algorithm allows.
 [[nodiscard]] bool folds_wider(const call& what) noexcept;
+/// Whether it allows: others send partial sums.
+[[nodiscard]] bool keeps_folds_wide(algorithm_kind algorithm, const call& what) noexcept;
 
 [[nodiscard]] algorithm_kind choose(const selection_settings& settings, const call& what,
                                     rank_t ranks) noexcept;

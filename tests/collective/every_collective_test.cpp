@@ -286,8 +286,9 @@ folds folds_of(const selection_settings& settings, const plain_case& c, const ca
   const bool scans = c.kind == kinds::scan || c.kind == kinds::exscan;
   if (scans || !reduces(c.kind)) return folds::in_elements;
   const algorithm_kind chosen = choose(settings, what, c.ranks);
-  if (chosen == algorithm_kind::slice_owner || chosen == algorithm_kind::tiny)
-    return folds::from_the_left_in_f32;
+  const bool from_the_left = chosen == algorithm_kind::slice_owner || chosen == algorithm_kind::tiny ||
+                             (chosen == algorithm_kind::direct && c.kind == kinds::reduce);
+  if (from_the_left) return folds::from_the_left_in_f32;
   return folds::in_elements;
 }
 
@@ -355,6 +356,9 @@ void play_program(std::uint32_t seed) {
   const auto n = static_cast<rank_t>(1 + d.below(9));
   selection_settings settings = draw_settings(d);
   settings.all_lines = over == medium::shm;
+  std::vector<std::uint32_t> hosts;
+  for (rank_t r = 0; r < n; ++r) hosts.push_back(static_cast<std::uint32_t>(d.below(3)));
+  settings.hosts_of_several = n > 1;
   std::deque<drawn_call> calls;
   for (std::size_t i = 0; i < calls_a_program; ++i) {
     drawn_call& drawn = calls.emplace_back();
@@ -369,7 +373,7 @@ void play_program(std::uint32_t seed) {
                              << (at_once ? ", at once" : "")) {
     engine loop = make_engine(d, over);
     {
-      ranks all{loop, n, over, settings, seed};
+      ranks all{loop, n, over, settings, seed, hosts};
       auto body = [&](core& on, rank_t r) { return play(on, r, calls, at_once, lanes); };
       try {
         all.run(body);

@@ -31,7 +31,8 @@ inline const char* name_of(medium m) {
 class ranks {
  public:
   /// medium::simulated wants an engine with a virtual clock.
-  ranks(engine& loop, rank_t n, medium over, selection_settings settings = {}, std::uint64_t seed = 1)
+  ranks(engine& loop, rank_t n, medium over, selection_settings settings = {}, std::uint64_t seed = 1,
+        const std::vector<std::uint32_t>& hosts = {})
       : loop_{loop} {
     const auto slots = static_cast<std::uint32_t>(n);
     std::vector<shm_segment> views;
@@ -51,6 +52,7 @@ class ranks {
       s.epoch = 1;
       s.selection = settings;
       s.selection.all_lines = over == medium::shm;
+      s.hosts = hosts;
       s.wires.resize(slots);
       s.lines.resize(slots);
     }
