@@ -44,6 +44,7 @@
 //  scan, exscan
 //   chain                    1            S              n - 1           the left fold
 //   recursive doubling       log n        S log n        log n           neighbours in rank order
+//   direct                   n - 1        S(n - 1)       1               the left fold
 //
 // Where n is no power of two, log n is rounded up, and recursive halving and doubling among partners cost the
 // ranks beyond the power and their neighbours up to one message of S more each way. Rings need edges that
@@ -135,6 +136,9 @@ enum class partial_sums : std::uint8_t {
 
 [[nodiscard]] result<algorithm> recursive_doubling_scan(rank_t ranks);
 [[nodiscard]] result<algorithm> recursive_doubling_exscan(rank_t ranks);
+/// Everyone sends its vector to all ranks above, and folds those from below in accumulators.
+[[nodiscard]] result<algorithm> direct_scan(rank_t ranks, fold_style fold = fold_style::staged);
+[[nodiscard]] result<algorithm> direct_exscan(rank_t ranks, fold_style fold = fold_style::staged);
 
 /// Straight from whoever has a share to whoever wants it.
 [[nodiscard]] result<algorithm> direct_broadcast(rank_t ranks, rank_t root);

@@ -1,5 +1,6 @@
 #include <chorale/schedule/slice_fold.hpp>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,9 @@ block_ref new_scratch(rank_program& program, const slice_fold& what, scratch_con
 /// Takes every peer's part off the wire as it comes, the nearest rank below first.
 std::vector<made_block> stage(rank_program& program, const slice_fold& what) {
   std::vector<made_block> part(static_cast<std::size_t>(what.ranks));
-  for (rank_t distance = 1; distance < what.ranks; ++distance) {
-    const rank_t peer = (what.rank + what.ranks - distance) % what.ranks;
+  const rank_t round = std::max(what.ranks, what.rank + 1);
+  for (rank_t distance = 1; distance < round; ++distance) {
+    const rank_t peer = (what.rank + round - distance) % round;
     const block_ref place = new_scratch(program, what, scratch_content::values);
     const auto got = program.add({.kind = step_kind::recv, .recv_from = peer, .dst = place});
     part[static_cast<std::size_t>(peer)] = {place, got};
@@ -92,9 +94,9 @@ class in_accumulators {
   in_accumulators(rank_program& program, const slice_fold& what) : program_{program}, what_{what} {}
 
   step_index add() {
-    if (what_.ranks == 1)
-      return program_.add({.kind = step_kind::copy, .src = what_.own, .dst = *what_.result});
-    if (what_.ranks == 2) return one_operation();
+    const bool mine_too = what_.rank < what_.ranks;
+    if (what_.ranks == 1) return only_part(mine_too);
+    if (what_.ranks == 2 && mine_too) return one_operation();
     std::vector<made_block> part;
     if (what_.style == fold_style::staged) part = stage(program_, what_);
     sum_ = new_scratch(program_, what_, scratch_content::running_fold);
@@ -115,16 +117,28 @@ class in_accumulators {
     if (what_.send_to == no_rank) return step_kind::recv_reduce;
     return what_.result ? step_kind::recv_reduce_copy_send : step_kind::recv_reduce_send;
   }
+  /// What must be over before a step that waits for `ready` may write the result.
+  [[nodiscard]] std::vector<step_index> before_result(std::optional<step_index> ready) const {
+    std::vector<step_index> after = what_.result_after;
+    if (ready) after.push_back(*ready);
+    return after;
+  }
+  step_index only_part(bool mine) {
+    step s{.kind = mine ? step_kind::copy : step_kind::recv, .src = what_.own, .dst = *what_.result};
+    if (!mine) s.recv_from = 0;
+    return program_.add(s, before_result(std::nullopt));
+  }
   step_index receive_last(rank_t peer, block_ref local, operand_order order,
-                          std::span<const step_index> after) {
+                          std::optional<step_index> ready) {
     step s{.kind = last_kind(), .order = order, .send_to = what_.send_to, .recv_from = peer, .src = local};
     if (what_.result) s.dst = *what_.result;
-    return program_.add(s, after);
+    return program_.add(s, before_result(ready));
   }
 
   step_index one_operation() {
     return receive_last(1 - what_.rank, what_.own,
-                        what_.rank == 0 ? operand_order::local_first : operand_order::arriving_first, {});
+                        what_.rank == 0 ? operand_order::local_first : operand_order::arriving_first,
+                        std::nullopt);
   }
 
   /// A part that lies in memory.
@@ -140,7 +154,7 @@ class in_accumulators {
     if (!last_) {
       last_ = program_.add({.kind = step_kind::recv, .recv_from = peer, .dst = sum_});
     } else if (peer + 1 == what_.ranks) {
-      last_ = receive_last(peer, sum_, operand_order::local_first, std::span{&*last_, 1});
+      last_ = receive_last(peer, sum_, operand_order::local_first, last_);
       rounded_ = true;
     } else {
       last_ = program_.add({.kind = step_kind::recv_reduce, .recv_from = peer, .src = sum_, .dst = sum_},
@@ -150,7 +164,8 @@ class in_accumulators {
 
   step_index round() {
     const block_ref to = what_.result ? *what_.result : new_scratch(program_, what_, scratch_content::values);
-    const auto rounded = program_.add({.kind = step_kind::copy, .src = sum_, .dst = to}, {*last_});
+    const auto rounded =
+        program_.add({.kind = step_kind::copy, .src = sum_, .dst = to}, before_result(last_));
     if (what_.send_to == no_rank) return rounded;
     return program_.add({.kind = step_kind::send, .send_to = what_.send_to, .src = to}, {rounded});
   }

@@ -146,6 +146,10 @@ BOOST_AUTO_TEST_CASE(shares_and_scans_compute) {
     run(chain_exscan(n), true);
     run(recursive_doubling_scan(n), false);
     run(recursive_doubling_exscan(n), false);
+    for (const fold_style fold : folds) {
+      run(direct_scan(n, fold), true);
+      run(direct_exscan(n, fold), true);
+    }
     run(bruck_all_to_all(n), true);
     run(bruck_all_gather(n), true);
     run(recursive_doubling_all_gather(n), true);
@@ -162,6 +166,8 @@ BOOST_AUTO_TEST_CASE(wide_folds_round_once) {
       run(slice_owner_reduce_scatter(n, fold, partial_sums::in_accumulators), true, true);
       run(slice_owner_reduce(n, run.root(n), fold), true, true);
       run(direct_reduce(n, run.root(n), fold, partial_sums::in_accumulators), true, true);
+      run(direct_scan(n, fold), true, true);
+      run(direct_exscan(n, fold), true, true);
       run(hierarchical_all_reduce(run.hosts(n), across_hosts::slice_owner, partial_sums::in_accumulators),
           false, true);
     }

@@ -94,6 +94,13 @@ void scans_pass(rank_t n) {
   passes(recursive_doubling_exscan(n), {.slots = 1}, expression::same_everywhere);
 }
 
+void direct_scans_pass(rank_t n) {
+  for (const fold_style fold : {fold_style::staged, fold_style::streamed}) {
+    passes(direct_scan(n, fold), {.slots = 1}, expression::left_fold);
+    passes(direct_exscan(n, fold), {.slots = 1}, expression::left_fold);
+  }
+}
+
 void shares_pass(rank_t n) {
   passes(direct_all_to_all(n), {.slots = 1}, expression::left_fold);
   passes(bruck_all_to_all(n), {.slots = 1}, expression::left_fold);
@@ -184,6 +191,7 @@ BOOST_AUTO_TEST_CASE(shares_and_scans_pass_for_every_size) {
   for (rank_t n = 1; n <= every_size_up_to; ++n) {
     shares_pass(n);
     scans_pass(n);
+    direct_scans_pass(n);
   }
 }
 
@@ -269,6 +277,7 @@ BOOST_AUTO_TEST_CASE(costs_are_as_the_table_says) {
     costs(direct_all_to_all(n), size - 1, others);
     costs(direct_scatter(n, n / 2), size - 1, others);
     costs(chain_scan(n), 1, 1);
+    costs(direct_scan(n), size - 1, n - 1);
     const auto rounds = static_cast<std::uint64_t>(std::bit_width(size - 1));
     costs(binomial_broadcast(n, 0), rounds, static_cast<double>(rounds));
     costs(binomial_scatter(n, 0), rounds, others);
