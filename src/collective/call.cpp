@@ -34,14 +34,16 @@ error bad(const call& c, std::string why) {
 }
 
 result<void> validate_ranks(const call& c, rank_t rank, rank_t ranks) {
-  const auto is_rank = [&](rank_t r) { return r >= 0 && r < ranks; };
-  const std::string all = " is not a rank of this communicator (0 to " + std::to_string(ranks - 1) + ")";
+  const auto check = [&](const char* what, rank_t r) -> result<void> {
+    if (r >= 0 && r < ranks) return {};
+    return bad(c, std::string{what} + std::to_string(r) + " is not a rank of this communicator (0 to " +
+                      std::to_string(ranks - 1) + ")");
+  };
   if (c.kind == collective_kind::message) {
-    if (!is_rank(c.peer)) return bad(c, "peer " + std::to_string(c.peer) + all);
     if (c.peer == rank) return bad(c, "a rank cannot exchange messages with itself; copy the buffer");
+    return check("peer ", c.peer);
   }
-  if (has_root(c.kind) && !is_rank(c.root)) return bad(c, "root " + std::to_string(c.root) + all);
-  return {};
+  return has_root(c.kind) ? check("root ", c.root) : result<void>{};
 }
 
 result<void> validate_counts(const call& c, rank_t ranks) {
@@ -65,7 +67,6 @@ result<void> validate_counts(const call& c, rank_t ranks) {
 
 result<void> validate_reduction(const call& c) {
   if (!reduces(c.kind)) return {};
-  const std::string name{name_of(c.op)};
   if (c.op == reduction::none) return bad(c, "no operation was given");
   if (c.op == reduction::user && !c.user.combine)
     return bad(c, "the user's reduction has no function; make it with a name and a function");
