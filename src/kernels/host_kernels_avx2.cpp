@@ -8,23 +8,18 @@ namespace chorale::detail {
 namespace {
 
 struct convert {
-  struct half_of_floats {
-    __m256 part[2];
-  };
-  struct half_of_halves {
-    __m128i part[2];
-  };
+  using halves_vector = vec<std::int16_t, 16>;
+  using floats_vectors = registers<vec<float, 8>, 2>;
 
-  [[gnu::always_inline]] static vec<float, 16> floats(vec<std::int16_t, 16> halves) noexcept {
-    const auto in = __builtin_bit_cast(half_of_halves, halves);
-    const half_of_floats out{_mm256_cvtph_ps(in.part[0]), _mm256_cvtph_ps(in.part[1])};
-    return __builtin_bit_cast(vec<float, 16>, out);
+  [[gnu::always_inline]] static floats_vectors floats(halves_vector halves) noexcept {
+    const auto in = __builtin_bit_cast(__m256i, halves);
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(in)), _mm256_cvtph_ps(_mm256_extracti128_si256(in, 1))};
   }
   template <int Rounding>
-  [[gnu::always_inline]] static vec<std::int16_t, 16> halves(vec<float, 16> floats) noexcept {
-    const auto in = __builtin_bit_cast(half_of_floats, floats);
-    const half_of_halves out{_mm256_cvtps_ph(in.part[0], Rounding), _mm256_cvtps_ph(in.part[1], Rounding)};
-    return __builtin_bit_cast(vec<std::int16_t, 16>, out);
+  [[gnu::always_inline]] static halves_vector halves(const floats_vectors& floats) noexcept {
+    const __m128i low = _mm256_cvtps_ph(floats.part[0], Rounding);
+    const __m128i high = _mm256_cvtps_ph(floats.part[1], Rounding);
+    return __builtin_bit_cast(halves_vector, _mm256_set_m128i(high, low));
   }
 };
 

@@ -10,16 +10,21 @@ namespace {
 // The zero-masked forms, with all lanes on, are the plain instructions. g++ 12 warns inside its header at the
 // plain forms (GCC bug 105593).
 struct convert {
+  using halves_vector = vec<std::int16_t, 32>;
+  using floats_vectors = registers<vec<float, 16>, 2>;
   static constexpr __mmask16 all = 0xffff;
 
-  [[gnu::always_inline]] static vec<float, 16> floats(vec<std::int16_t, 16> halves) noexcept {
-    const __m512 floats = _mm512_maskz_cvtph_ps(all, __builtin_bit_cast(__m256i, halves));
-    return __builtin_bit_cast(vec<float, 16>, floats);
+  [[gnu::always_inline]] static floats_vectors floats(halves_vector halves) noexcept {
+    using half = std::make_index_sequence<16>;
+    return {_mm512_maskz_cvtph_ps(all, __builtin_bit_cast(__m256i, some_of<0>(halves, half{}))),
+            _mm512_maskz_cvtph_ps(all, __builtin_bit_cast(__m256i, some_of<16>(halves, half{})))};
   }
   template <int Rounding>
-  [[gnu::always_inline]] static vec<std::int16_t, 16> halves(vec<float, 16> floats) noexcept {
-    const __m256i halves = _mm512_maskz_cvtps_ph(all, __builtin_bit_cast(__m512, floats), Rounding);
-    return __builtin_bit_cast(vec<std::int16_t, 16>, halves);
+  [[gnu::always_inline]] static halves_vector halves(const floats_vectors& floats) noexcept {
+    using codes = vec<std::int16_t, 16>;
+    const codes low = __builtin_bit_cast(codes, _mm512_maskz_cvtps_ph(all, floats.part[0], Rounding));
+    const codes high = __builtin_bit_cast(codes, _mm512_maskz_cvtps_ph(all, floats.part[1], Rounding));
+    return joined(low, high, std::make_index_sequence<32>{});
   }
 };
 

@@ -3,7 +3,7 @@
 
 namespace chorale::detail {
 namespace {
-struct portable_registers : vector_registers<16, 4> {};
+struct portable_registers : vector_registers<16> {};
 }  // namespace
 
 constinit const host_kernel_table portable_host_kernels = make_host_kernels<portable_registers>();

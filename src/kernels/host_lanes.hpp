@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace chorale::detail {
 
@@ -19,6 +20,22 @@ struct vector_of {
 };
 template <class T, std::size_t Width>
 using vec = typename vector_of<T, Width>::type;
+
+/// One half of a vector, and two vectors as one: g++ would take the way through memory for a bit cast.
+template <std::size_t Offset, class T, std::size_t... I>
+[[gnu::always_inline]] inline auto some_of(T whole, std::index_sequence<I...>) noexcept {
+  return __builtin_shufflevector(whole, whole, static_cast<int>(Offset + I)...);
+}
+template <class T, std::size_t... I>
+[[gnu::always_inline]] inline auto joined(T low, T high, std::index_sequence<I...>) noexcept {
+  return __builtin_shufflevector(low, high, static_cast<int>(I)...);
+}
+
+/// What is read, calculated with and written at a time. Operations are applied register by register.
+template <class Vector, std::size_t Count>
+struct registers {
+  Vector part[Count];
+};
 
 template <std::size_t Bytes>
 struct integer_of;
@@ -70,72 +87,118 @@ struct infinity_of<double> {
 template <class T>
 inline constexpr bits_of<T> nan_bits = static_cast<bits_of<T>>(~(std::uint64_t{1} << (8 * sizeof(T) - 1)));
 
-/// Integers as they are: what they compare like.
+/// A register that holds one element.
 template <class Set, class T>
+struct one_element {
+  static constexpr std::size_t register_bytes = sizeof(T);
+};
+
+/// Elements as they are.
+template <class Set, class T, std::size_t Parts = 1>
 struct plain_lanes {
   static constexpr std::size_t element_bytes = sizeof(T);
-  static constexpr std::size_t width = Set::register_bytes / sizeof(T);
+  static constexpr std::size_t parts = Parts;
+  static constexpr std::size_t width = Parts * (Set::register_bytes / sizeof(T));
   using scalar = T;
-  using value = vec<T, width>;
+  using vector = vec<T, Set::register_bytes / sizeof(T)>;
+  using value = registers<vector, Parts>;
+  using single = plain_lanes<one_element<Set, T>, T>;
   [[gnu::always_inline]] static value read(const std::byte* from) noexcept { return load<value>(from); }
-  [[gnu::always_inline]] static void write(std::byte* to, value v) noexcept { store(to, v); }
+  [[gnu::always_inline]] static void write(std::byte* to, const value& v) noexcept { store(to, v); }
 };
 
 /// f32 and f64, whose NaNs become the type's one NaN.
 template <class Set, class T>
 struct float_lanes : plain_lanes<Set, T> {
   using typename plain_lanes<Set, T>::value;
-  [[gnu::always_inline]] static void write(std::byte* to, value v) noexcept {
+  using single = float_lanes<one_element<Set, T>, T>;
+  [[gnu::always_inline]] static void write(std::byte* to, const value& v) noexcept {
     using bits = vec<bits_of<T>, plain_lanes<Set, T>::width>;
-    store(to, v == v ? __builtin_bit_cast(bits, v) : bits{} + nan_bits<T>);
+    const auto x = v.part[0];
+    store(to, x == x ? __builtin_bit_cast(bits, x) : bits{} + nan_bits<T>);
   }
 };
 
-/// f32 as it is, as many at a time as widened_lanes hold.
-template <class Set>
-struct accumulator_lanes {
-  static constexpr std::size_t element_bytes = sizeof(float);
-  static constexpr std::size_t width = Set::floats;
-  using scalar = float;
-  using value = vec<float, width>;
-  [[gnu::always_inline]] static value read(const std::byte* from) noexcept { return load<value>(from); }
-  [[gnu::always_inline]] static void write(std::byte* to, value v) noexcept { store(to, v); }
-};
-
-/// 16- and 8-bit floats as f32.
+/// 16- and 8-bit floats as f32, in the order of memory.
 template <class Set, class T>
 struct widened_lanes {
+  using format = typename T::format;
   static constexpr std::size_t element_bytes = sizeof(T);
-  static constexpr std::size_t width = Set::floats;
+  static constexpr std::size_t parts = Set::template parts<format>;
+  static constexpr std::size_t width = parts * Set::floats;
   using scalar = float;
-  using value = vec<float, width>;
+  using vector = vec<float, Set::floats>;
+  using value = registers<vector, parts>;
   [[gnu::always_inline]] static value read(const std::byte* from) noexcept {
-    return Set::template widen<typename T::format>(from);
+    return Set::template widen<format>(from);
   }
-  [[gnu::always_inline]] static void write(std::byte* to, value v) noexcept {
-    Set::template narrow<typename T::format>(to, v);
+  [[gnu::always_inline]] static void write(std::byte* to, const value& v) noexcept {
+    Set::template narrow<format>(to, v);
+  }
+};
+
+/// bf16 as f32, neighbours in separate registers: no element moves to another place. For operations whose
+/// operands are all bf16, so that a NaN has no bits that would carry when it is rounded.
+template <class Set>
+struct paired_bf16_lanes {
+  static constexpr std::size_t element_bytes = 2;
+  static constexpr std::size_t width = 2 * Set::floats;
+  using scalar = float;
+  using vector = vec<float, Set::floats>;
+  using value = registers<vector, 2>;
+  using words = vec<std::uint32_t, Set::floats>;
+  using codes = vec<std::int16_t, width>;
+
+  [[gnu::always_inline]] static value read(const std::byte* from) noexcept {
+    const words pairs = load<words>(from);
+    return {__builtin_bit_cast(vector, words(pairs << 16)), __builtin_bit_cast(vector, words(pairs & upper))};
+  }
+  [[gnu::always_inline]] static void write(std::byte* to, const value& v) noexcept {
+    const words pairs = (rounded(v.part[0]) >> 16) | (rounded(v.part[1]) & upper);
+    const codes both = __builtin_bit_cast(codes, pairs);
+    store(to, (both & nan_bits<bf16>) > infinity_of<bf16>::bits ? codes{} + nan_bits<bf16> : both);
+  }
+
+ private:
+  static constexpr std::uint32_t upper = 0xffff0000;
+  [[gnu::always_inline]] static words rounded(vector v) noexcept {
+    const words bits = __builtin_bit_cast(words, v);
+    return bits + 0x7fffu + ((bits >> 16) & 1u);
   }
 };
 
 /// Registers of an instruction set, and how f32 and the smaller floats meet where it has nothing better.
-/// `Floats` are calculated at a time, of 16- and 8-bit types.
-template <std::size_t RegisterBytes, std::size_t Floats>
+template <std::size_t RegisterBytes>
 struct vector_registers {
   static constexpr std::size_t register_bytes = RegisterBytes;
-  static constexpr std::size_t floats = Floats;
+  static constexpr std::size_t floats = RegisterBytes / sizeof(float);
   using float_vector = vec<float, floats>;
   using bit_vector = vec<std::int32_t, floats>;
 
+  /// Registers of f32 that are read or written at a time.
   template <class Format>
-  [[gnu::always_inline]] static float_vector widen(const std::byte* from) noexcept {
+  static constexpr std::size_t parts = 1;
+
+  template <class Format>
+  [[gnu::always_inline]] static registers<float_vector, 1> widen(const std::byte* from) noexcept {
     using codes = vec<typename Format::code_type, floats>;
-    return decode<Format, float_vector>(__builtin_convertvector(load<codes>(from), bit_vector));
+    return {decode<Format, float_vector>(__builtin_convertvector(load<codes>(from), bit_vector))};
   }
   template <class Format>
-  [[gnu::always_inline]] static void narrow(std::byte* to, float_vector v) noexcept {
+  [[gnu::always_inline]] static void narrow(std::byte* to, const registers<float_vector, 1>& v) noexcept {
     using codes = vec<typename Format::code_type, floats>;
-    store(to, __builtin_convertvector(encode<Format, bit_vector>(v), codes));
+    store(to, __builtin_convertvector(encode<Format, bit_vector>(v.part[0]), codes));
   }
+
+  /// Lanes for Op of two T, and for T · scalar with Op = multiply.
+  template <class Set, class T, class Op>
+  struct combining {
+    using lanes = widened_lanes<Set, T>;
+  };
+  template <class Set, class Op>
+  struct combining<Set, bf16, Op> {
+    using lanes = paired_bf16_lanes<Set>;
+  };
 };
 
 }  // namespace chorale::detail

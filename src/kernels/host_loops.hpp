@@ -29,6 +29,14 @@ template <class Lanes>
   __builtin_memcpy(to, padded, count * Lanes::element_bytes);
 }
 
+/// The operation, register by register.
+template <class Apply, class... Vector, std::size_t Count>
+[[gnu::always_inline]] inline auto apply_to(Apply apply, const registers<Vector, Count>&... in) noexcept {
+  registers<decltype(apply(in.part[0]...)), Count> out;
+  for (std::size_t k = 0; k < Count; ++k) out.part[k] = apply(in.part[k]...);
+  return out;
+}
+
 /// out[i] = apply(in[i]…), all read before it is written. What lies behind the last whole register is
 /// calculated first, in a register that may reach back over elements which the loop calculates too: `out` may
 /// be an input.
@@ -38,13 +46,13 @@ template <class Out, class... In, class Apply, class... Pointer>
   constexpr std::size_t width = Out::width;
   static_assert(((In::width == width) && ...));
   if (count < width) {
-    if (count != 0) write_some<Out>(out, apply(read_some<In>(in, count)...), count);
+    if (count != 0) write_some<Out>(out, apply_to(apply, read_some<In>(in, count)...), count);
     return;
   }
   const std::size_t last = count - width;
-  const auto rest = apply(In::read(in + last * In::element_bytes)...);
+  const auto rest = apply_to(apply, In::read(in + last * In::element_bytes)...);
   for (std::size_t i = 0; i < last; i += width)
-    Out::write(out + i * Out::element_bytes, apply(In::read(in + i * In::element_bytes)...));
+    Out::write(out + i * Out::element_bytes, apply_to(apply, In::read(in + i * In::element_bytes)...));
   Out::write(out + last * Out::element_bytes, rest);
 }
 
@@ -53,23 +61,29 @@ concept small_float_element = requires { typename T::format; };
 template <class T>
 concept float_element = small_float_element<T> || std::floating_point<T>;
 
-template <class Set, class T>
+/// How T is added and multiplied, and divided.
+template <class Set, class T, class Op>
 struct arithmetic {
   using lanes = plain_lanes<Set, std::make_unsigned_t<T>>;  // unsigned: sums wrap
+  static auto number(T element) noexcept { return static_cast<std::make_unsigned_t<T>>(element); }
 };
-template <class Set, std::floating_point T>
-struct arithmetic<Set, T> {
+template <class Set, std::floating_point T, class Op>
+struct arithmetic<Set, T, Op> {
   using lanes = float_lanes<Set, T>;
+  using dividing = lanes;
+  static T number(T element) noexcept { return element; }
 };
-template <class Set, small_float_element T>
-struct arithmetic<Set, T> {
-  using lanes = widened_lanes<Set, T>;
+template <class Set, small_float_element T, class Op>
+struct arithmetic<Set, T, Op> {
+  using lanes = typename Set::template combining<Set, T, Op>::lanes;
+  using dividing = widened_lanes<Set, T>;
+  static float number(T element) noexcept { return static_cast<float>(element); }
 };
 
 /// Lanes and operation of T ⊕ T.
 template <class Set, class T, class Op>
 struct combination {
-  using lanes = typename arithmetic<Set, T>::lanes;
+  using lanes = typename arithmetic<Set, T, Op>::lanes;
   using operation = Op;
 };
 template <class Set, class T, class Choice>
@@ -89,15 +103,21 @@ template <class Set, class T, class Op>
 void combine(std::byte* out, const std::byte* left, const std::byte* right, std::size_t count) noexcept {
   using how = combination<Set, T, Op>;
   using lanes = typename how::lanes;
-  transform<lanes, lanes, lanes>(
-      out, count, [](auto l, auto r) { return how::operation::apply(l, r); }, left, right);
+  const auto apply = [](auto l, auto r) { return how::operation::apply(l, r); };
+  // The shortest calls are single elements: faster than padding a register, which waits for its own stores.
+  if constexpr (requires { typename lanes::single; })
+    if (count < lanes::width) {
+      using single = typename lanes::single;
+      return transform<single, single, single>(out, count, apply, left, right);
+    }
+  transform<lanes, lanes, lanes>(out, count, apply, left, right);
 }
 
 template <class Set, class T>
 void divide_into(std::byte* out, const std::byte* in, std::size_t count, std::uint32_t ranks) noexcept {
   if constexpr (float_element<T>) {
-    using lanes = typename arithmetic<Set, T>::lanes;
-    const auto divisor = typename lanes::value{} + static_cast<typename lanes::scalar>(ranks);
+    using lanes = typename arithmetic<Set, T, multiply>::dividing;
+    const auto divisor = typename lanes::vector{} + static_cast<typename lanes::scalar>(ranks);
     transform<lanes, lanes>(out, count, [=](auto v) { return v / divisor; }, in);
   } else {
     using wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
@@ -114,8 +134,8 @@ void divide(std::byte* inout, std::size_t count, std::uint32_t ranks) noexcept {
 
 template <class Set, class T>
 void scale(std::byte* out, const std::byte* in, std::size_t count, const std::byte* scalar) noexcept {
-  using lanes = typename arithmetic<Set, T>::lanes;
-  const auto factor = typename lanes::value{} + read_some<lanes>(scalar, 1)[0];
+  using lanes = typename arithmetic<Set, T, multiply>::lanes;
+  const auto factor = typename lanes::vector{} + arithmetic<Set, T, multiply>::number(load<T>(scalar));
   transform<lanes, lanes>(out, count, [=](auto v) { return multiply::apply(v, factor); }, in);
 }
 
@@ -142,7 +162,7 @@ struct fold_in_place {
 template <class Set, class T, class Op>
 struct fold_widened {
   using narrow = widened_lanes<Set, T>;
-  using wide = accumulator_lanes<Set>;
+  using wide = plain_lanes<Set, float, narrow::parts>;
 
   static void begin(std::byte* acc, const std::byte* in, std::size_t count) noexcept {
     transform<wide, narrow>(acc, count, [](auto v) { return v; }, in);
@@ -158,13 +178,13 @@ struct fold_widened {
   }
   static void finish_divided(std::byte* out, const std::byte* acc, const std::byte* in, std::size_t count,
                              std::uint32_t ranks) noexcept {
-    const auto divisor = typename wide::value{} + static_cast<float>(ranks);
+    const auto divisor = typename wide::vector{} + static_cast<float>(ranks);
     transform<narrow, wide, narrow>(
         out, count, [=](auto a, auto v) { return Op::apply(a, v) / divisor; }, acc, in);
   }
   static void round_divided(std::byte* out, const std::byte* acc, std::size_t count,
                             std::uint32_t ranks) noexcept {
-    const auto divisor = typename wide::value{} + static_cast<float>(ranks);
+    const auto divisor = typename wide::vector{} + static_cast<float>(ranks);
     transform<narrow, wide>(out, count, [=](auto a) { return a / divisor; }, acc);
   }
   static constexpr host_folding folding(bool average) noexcept {

@@ -70,9 +70,7 @@ std::vector<code> expected(dtype t, reduction op, const std::vector<std::vector<
 BOOST_AUTO_TEST_SUITE(host_foldings)
 
 BOOST_AUTO_TEST_CASE(left_folds_of_every_type) {
-  std::vector<dtype> types(std::begin(reference::floats), std::end(reference::floats));
-  types.insert(types.end(), std::begin(reference::integers), std::end(reference::integers));
-  for (dtype t : types)
+  for (dtype t : reference::types)
     for (std::size_t ranks : {1u, 2u, 3u, 8u})
       for (reduction op : {reduction::sum, reduction::prod, reduction::min, reduction::max}) {
         const auto parts = contributions(t, ranks, 203, op == reduction::prod ? 2.0 : 100.0);
@@ -176,9 +174,7 @@ BOOST_AUTO_TEST_CASE(division_rounds_floats_once_and_truncates_integers) {
 }
 
 BOOST_AUTO_TEST_CASE(scaling_multiplies_by_one_element) {
-  std::vector<dtype> types(std::begin(reference::floats), std::end(reference::floats));
-  types.insert(types.end(), std::begin(reference::integers), std::end(reference::integers));
-  for (dtype t : types) {
+  for (dtype t : reference::types) {
     const auto in = contributions(t, 2, 77, 20.0);
     const code factor = in[1][0];
     std::vector<code> wanted(in[0].size());

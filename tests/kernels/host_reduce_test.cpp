@@ -18,7 +18,6 @@ constexpr std::size_t partner_stride = 1;
 #endif
 
 constexpr reduction arithmetic[] = {reduction::sum, reduction::prod, reduction::min, reduction::max};
-constexpr reduction bitwise[] = {reduction::bit_and, reduction::bit_or, reduction::bit_xor};
 
 void check(dtype t, reduction op, const std::vector<code>& left, const std::vector<code>& right) {
   std::vector<code> wanted(left.size());
@@ -63,17 +62,13 @@ std::vector<code> sample(dtype t, std::size_t count, std::mt19937_64& random) {
   return made;
 }
 
-std::vector<reduction> operations_of(dtype t) {
-  std::vector<reduction> all(std::begin(arithmetic), std::end(arithmetic));
-  all.insert(all.end(), {reduction::avg, reduction::premul_sum});
-  if (reference::is_integer(t)) all.insert(all.end(), std::begin(bitwise), std::end(bitwise));
-  return all;
-}
-
-std::vector<dtype> all_types() {
-  std::vector<dtype> all(std::begin(reference::floats), std::end(reference::floats));
-  all.insert(all.end(), std::begin(reference::integers), std::end(reference::integers));
-  return all;
+const std::vector<reduction>& operations_of(dtype t) {
+  static const std::vector<reduction> of_floats{reduction::sum, reduction::prod, reduction::min,
+                                                reduction::max, reduction::avg,  reduction::premul_sum};
+  static const std::vector<reduction> of_integers{
+      reduction::sum,        reduction::prod,    reduction::min,    reduction::max,    reduction::avg,
+      reduction::premul_sum, reduction::bit_and, reduction::bit_or, reduction::bit_xor};
+  return reference::is_integer(t) ? of_integers : of_floats;
 }
 
 constexpr std::uint64_t seed = 20261130;
@@ -104,7 +99,7 @@ BOOST_AUTO_TEST_CASE(all_16_bit_codes_with_hard_partners) {
 BOOST_AUTO_TEST_CASE(samples_of_every_type_and_operation) {
   std::mt19937_64 random{seed};
   BOOST_TEST_MESSAGE("seed " << seed);
-  for (dtype t : all_types()) {
+  for (dtype t : reference::types) {
     const auto left = sample(t, 20000 / partner_stride, random), right = sample(t, left.size(), random);
     for (reduction op : operations_of(t)) check(t, op, left, right);
   }
@@ -114,7 +109,7 @@ BOOST_AUTO_TEST_CASE(any_length_any_start_in_place_and_nothing_else_written) {
   std::mt19937_64 random{seed + 1};
   BOOST_TEST_MESSAGE("seed " << seed + 1);
   const std::size_t longest = 150, guard = 72;
-  for (dtype t : all_types()) {
+  for (dtype t : reference::types) {
     const std::size_t each = size_of(t);
     const auto left = sample(t, longest, random), right = sample(t, longest, random);
     const auto l = reference::bytes(t, left), r = reference::bytes(t, right);

@@ -21,10 +21,12 @@ using chorale::instruction_set;
 using chorale::reduction;
 using code = std::uint64_t;
 
+inline constexpr dtype types[] = {dtype::i8,  dtype::u8,  dtype::i32,    dtype::u32,
+                                  dtype::i64, dtype::u64, dtype::f16,    dtype::bf16,
+                                  dtype::f32, dtype::f64, dtype::f8e4m3, dtype::f8e5m2};
 inline constexpr dtype small_floats[] = {dtype::f16, dtype::bf16, dtype::f8e4m3, dtype::f8e5m2};
 inline constexpr dtype floats[] = {dtype::f16,    dtype::bf16, dtype::f8e4m3,
                                    dtype::f8e5m2, dtype::f32,  dtype::f64};
-inline constexpr dtype integers[] = {dtype::i8, dtype::u8, dtype::i32, dtype::u32, dtype::i64, dtype::u64};
 
 inline bool is_signed_integer(dtype t) { return t == dtype::i8 || t == dtype::i32 || t == dtype::i64; }
 inline bool is_integer(dtype t) {
