@@ -115,6 +115,7 @@ struct float_lanes : plain_lanes<Set, T> {
   [[gnu::always_inline]] static void write(std::byte* to, const value& v) noexcept {
     using bits = vec<bits_of<T>, plain_lanes<Set, T>::width>;
     const auto x = v.part[0];
+    // x == x but for a NaN. NOLINTNEXTLINE(misc-redundant-expression)
     store(to, x == x ? __builtin_bit_cast(bits, x) : bits{} + nan_bits<T>);
   }
 };
