@@ -15,6 +15,7 @@
 
 #include <chorale/api/gpu.hpp>
 #include <chorale/api/lane.hpp>
+#include <chorale/api/planned_call.hpp>
 #include <chorale/api/ticket.hpp>
 #include <chorale/api/token_traits.hpp>
 #include <chorale/async/clock.hpp>
@@ -66,6 +67,9 @@ class communicator : public collective_calls<communicator> {
   using collective_calls::all_reduce;
   /// Any described call takes its place in the order of the communicator's own lane now.
   ticket place(const described_call& described, deadline limit = {}) { return lane_.place(described, limit); }
+
+  /// A call with fixed buffers, to be made again and again.
+  [[nodiscard]] planned_call plan(const described_call& described) { return lane_.plan(described); }
 
   template <std::same_as<described_call>... Calls>
   [[nodiscard]] task<void> batch(const Calls&... calls) {

@@ -17,6 +17,7 @@
 namespace chorale {
 
 class communicator;
+class planned_call;
 
 class lane : public collective_calls<lane> {
  public:
@@ -35,6 +36,9 @@ class lane : public collective_calls<lane> {
   /// Any described call takes its place in the order now.
   ticket place(const described_call& described, deadline limit = {});
 
+  /// A call with fixed buffers, to be made again and again: see planned_call.hpp.
+  [[nodiscard]] planned_call plan(const described_call& described);
+
   /// Several calls, numbered left to right now, started together when the task is awaited. The first failure
   /// is thrown when all have ended. A batch that is never awaited drops its tickets: see ticket.hpp.
   template <std::same_as<described_call>... Calls>
@@ -47,8 +51,12 @@ class lane : public collective_calls<lane> {
 
  private:
   friend class communicator;
+  friend class planned_call;
   lane(core* inside, lane_state* state) noexcept : inside_{inside}, state_{state} {}
   explicit lane(error refused) noexcept : refused_{std::move(refused)} {}
+  /// Why nothing can be called; errc::ok otherwise.
+  [[nodiscard]] error unusable() const;
+  ticket take_place(const call& valid, deadline limit);
   core* inside_ = nullptr;
   lane_state* state_ = nullptr;
   error refused_;

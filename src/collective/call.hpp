@@ -16,6 +16,8 @@
 
 namespace chorale {
 
+struct prepared_call;
+
 /// Values travel in signatures: append, never renumber.
 enum class collective_kind : std::uint8_t {
   none = 0,
@@ -65,6 +67,7 @@ struct call {
   bool sending = false;         ///< message: which side this is
   time_point expires = never;
   std::shared_ptr<const count_table> counts;
+  std::shared_ptr<const prepared_call> prepared;  ///< of a persistent plan
   user_reduction user;
   std::array<std::byte, 8> scalar{};
 

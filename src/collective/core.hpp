@@ -23,6 +23,7 @@ namespace chorale {
 class combining;
 class gpu_abort;
 class plan_execution;
+struct prepared_call;
 class message_execution;
 class tiny_exchange;
 class shm_wire;
@@ -64,9 +65,16 @@ class core final : public poller, private arrival_judge, public guard_sink {
 
   /// The lane of a key, made if need be. errc::too_many_lanes, errc::invalid_state for a key that ended.
   result<lane_state*> open_lane(std::uint64_t key);
+  /// One more handle on a lane that has one.
+  lane_state* open_lane(lane_state& again) noexcept {
+    ++again.handles;
+    return &again;
+  }
   /// The last handle on a lane that does nothing ends its key for this epoch.
   void close_handle(lane_state& lane) noexcept;
 
+  /// How a call will be run; what it names need not exist yet. For calls that are made again and again.
+  [[nodiscard]] result<prepared_call> prepare(const call& what);
   /// Takes the next ticket of `lane` for a call. Must be followed by `start` or `drop`, or the lane is
   /// revoked.
   [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, const call& what);
@@ -170,6 +178,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
   [[nodiscard]] rank_t departed_peer(const in_flight& op) const noexcept;
   [[nodiscard]] error revoked_error() const;
   in_flight& new_execution(const call& what, error& why_not);
+  in_flight& execution_of(const prepared_call& found);
   [[nodiscard]] plan_key plan_for(const call& what, algorithm_kind algorithm, const combining& how) const;
   template <class Execution>
   static Execution& reuse(std::vector<Execution*>& free) noexcept;

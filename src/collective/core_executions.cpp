@@ -1,8 +1,8 @@
 // What runs a call: the pools of executions, and which of them serves what.
-#include <chorale/collective/combining.hpp>
 #include <chorale/collective/core.hpp>
 #include <chorale/collective/message_execution.hpp>
 #include <chorale/collective/plan_execution.hpp>
+#include <chorale/collective/prepared_call.hpp>
 #include <chorale/collective/tiny_exchange.hpp>
 
 #include <utility>
@@ -41,25 +41,36 @@ void core::recycle(tiny_exchange& e) noexcept { free_tiny_exchanges_.push_back(&
 /// `why_not` is set when the call can not be served; the execution then only carries that error.
 in_flight& core::new_execution(const call& what, error& why_not) {
   if (what.kind == collective_kind::message) return new_message_execution();
-  const algorithm_kind algorithm = choose(settings_, what, size_);
+  if (what.prepared) return execution_of(*what.prepared);
+  auto found = prepare(what);
+  if (found) return execution_of(*found);
+  why_not = std::move(found).error();
+  return new_plan_execution();
+}
+
+result<prepared_call> core::prepare(const call& what) {
+  prepared_call found;
   auto how = combining::find(what, size_);
-  if (algorithm == algorithm_kind::tiny && how) {
+  if (!how) return std::move(how).error();
+  found.how = *how;
+  const algorithm_kind algorithm = choose(settings_, what, size_);
+  if (algorithm == algorithm_kind::tiny) return found;
+  const plan_key key = plan_for(what, algorithm, *how);
+  auto steps = plans_.find(key);
+  if (!steps) return std::move(steps).error();
+  found.steps = *std::move(steps);
+  found.wide = key.accumulator_bytes != key.element_bytes;
+  return found;
+}
+
+in_flight& core::execution_of(const prepared_call& found) {
+  if (!found.steps) {
     tiny_exchange& tiny = new_tiny_exchange();
-    tiny.prepare(*how);
+    tiny.prepare(found.how);
     return tiny;
   }
   plan_execution& execution = new_plan_execution();
-  if (!how) {
-    why_not = std::move(how).error();
-    return execution;
-  }
-  const plan_key key = plan_for(what, algorithm, *how);
-  auto plan = plans_.find(key);
-  if (!plan) {
-    why_not = std::move(plan).error();
-    return execution;
-  }
-  execution.prepare(std::move(*plan), *how, key.accumulator_bytes != key.element_bytes);
+  execution.prepare(found.steps, found.how, found.wide);
   return execution;
 }
 

@@ -108,6 +108,73 @@ BOOST_AUTO_TEST_CASE(started_operations_end_in_any_order_and_may_be_dropped) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(every_collective_of_one_rank) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    const std::vector<double> in{1, 2, 3};
+    std::vector<double> out(3);
+    const auto came = [&](double a, double b, double c) {
+      const bool same = out == std::vector<double>{a, b, c};
+      out.assign(3, 0);
+      return same;
+    };
+    const std::vector<std::uint64_t> counts{3};
+    co_await comm.all_reduce(in, out, ch::premul_sum(2.0));
+    BOOST_TEST(came(2, 4, 6));
+    co_await comm.reduce(in, out, 0, ch::avg);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.broadcast(in, out, 0);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.all_gather(in, out);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.all_gather_v(in, out, counts);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.reduce_scatter(in, out, ch::max);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.reduce_scatter_v(in, out, counts, ch::prod);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.all_to_all(in, out);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.all_to_all_v(in, out, counts, counts);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.gather(in, out, 0);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.gather_v(in, out, counts, 0);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.scatter(in, out, 0);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.scatter_v(in, out, counts, 0);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.scan(in, out);
+    BOOST_TEST(came(1, 2, 3));
+    co_await comm.exscan(in, out, ch::sum, ch::deadline{std::chrono::seconds{5}});
+    BOOST_TEST(came(0, 0, 0));  // rank 0's output stays
+    co_await comm[7].broadcast(out, 0);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_planned_call_runs_again_and_again) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    std::vector<float> data{1, 2, 3}, out(3);
+    auto plan = comm.plan(ch::all_reduce(data, out, ch::premul_sum(2.0f)));
+    for (float factor = 1; factor < 4; ++factor) {
+      data.assign(3, factor);
+      co_await plan.run();
+      BOOST_TEST(out[2] == 2 * factor);
+    }
+    auto moved = std::move(plan);
+    co_await moved.run(ch::deadline{std::chrono::seconds{5}});
+    ch::error e = co_await outcome_of(plan.run());
+    BOOST_TEST((e == ch::errc::invalid_state), e.message());
+    const auto wrong = comm.plan(ch::broadcast(data, 5));
+    BOOST_TEST((wrong.refused() == ch::errc::invalid_argument));
+    auto unserved = comm.plan(ch::all_reduce(data, ch::bit_xor));
+    e = co_await outcome_of(unserved.run());
+    BOOST_TEST((e == ch::errc::unsupported), e.message());
+  });
+}
+
 BOOST_AUTO_TEST_CASE(device_memory_before_use_gpu_is_refused) {
   alone([]() -> ch::task<> {
     auto comm = co_await ch::communicator::join();

@@ -4,6 +4,7 @@
 #include "rig.hpp"
 #include <chorale/api/description.hpp>
 #include <chorale/async/virtual_backend.hpp>
+#include <chorale/collective/prepared_call.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -311,7 +312,11 @@ task<void> play(core& on, rank_t r, std::deque<drawn_call>& calls, bool at_once,
   std::vector<lane_state*> kept;  // a lane's last handle ends its key
   for (std::uint64_t key = 1; key <= lanes; ++key) kept.push_back(on.open_lane(key).value());
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    ticket placed = place_checked(on, describe_for(calls[i], r), 1 + i % lanes);
+    call what = describe_for(calls[i], r);
+    // Planned calls meet others.
+    if ((i + static_cast<std::size_t>(r)) % 3 == 0)
+      what.prepared = std::make_shared<const prepared_call>(on.prepare(what).value());
+    ticket placed = place_checked(on, what, 1 + i % lanes);
     started op = std::move(placed).start();
     if (at_once)
       running.push_back(std::move(op));
