@@ -51,14 +51,22 @@ std::vector<rank_t> left_behind(const std::vector<sharer>& sharers, const world&
 
 }  // namespace
 
-communicator::communicator(std::unique_ptr<epoch> current)
+communicator::communicator(std::shared_ptr<epoch> current)
     : current_{std::move(current)},
       former_{std::make_unique<quarantine>(current_->inside->loop())},
       lane_{lane_for(default_lane)} {}
 
-communicator::communicator(communicator&&) noexcept = default;
+communicator::communicator(std::shared_ptr<epoch> current, group& among)
+    : current_{std::move(current)}, child_{&among}, lane_{lane_for(default_lane)} {}
+
+communicator::communicator(communicator&& other) noexcept
+    : current_{std::move(other.current_)},
+      child_{std::exchange(other.child_, nullptr)},
+      former_{std::move(other.former_)},
+      lane_{std::move(other.lane_)} {}
 communicator& communicator::operator=(communicator&& other) noexcept {
   std::swap(current_, other.current_);
+  std::swap(child_, other.child_);
   std::swap(former_, other.former_);
   std::swap(lane_, other.lane_);
   return *this;
@@ -68,14 +76,19 @@ communicator::~communicator() {
   if (!current_) return;
   if (forked()) {
     // All of it is the parent's: rings, sockets, the engine's descriptors. Touching any would speak for it.
-    static_cast<void>(current_.release());
+    static_cast<void>(new std::shared_ptr<epoch>{std::move(current_)});
     static_cast<void>(former_.release());
+    return;
+  }
+  if (child_) {
+    current_->inside->leave_group(*child_);
+    lane_ = lane{error{}};
     return;
   }
   current_->leave();
   lane_ = lane{error{}};
   former_.reset();
-  current_.reset();
+  if (current_.use_count() > 1) current_->inside->orphan();
 }
 
 task<communicator> communicator::join(communicator_options options) {
@@ -95,8 +108,12 @@ task<communicator> communicator::join(communicator_options options) {
 }
 
 engine& communicator::loop() const noexcept { return current_->inside->loop(); }
-rank_t communicator::rank() const noexcept { return current_->members.rank; }
-rank_t communicator::size() const noexcept { return current_->members.size; }
+group& communicator::among() const noexcept { return child_ ? *child_ : current_->inside->everybody(); }
+std::uint64_t communicator::next_ticket() const noexcept {
+  return lane_.state_ ? core::next_ticket(*lane_.state_) : 0;
+}
+rank_t communicator::rank() const noexcept { return among().rank(); }
+rank_t communicator::size() const noexcept { return among().size(); }
 rank_t communicator::launched_as() const noexcept { return current_->members.origin; }
 std::uint64_t communicator::epoch_number() const noexcept { return current_->members.epoch; }
 const error& communicator::cause() const noexcept {
@@ -106,17 +123,22 @@ const error& communicator::cause() const noexcept {
 
 std::string_view communicator::transport_to(rank_t peer) const noexcept {
   if (peer == rank()) return "self";
-  return current_->inside->closed() ? "closed" : current_->inside->link_to(peer).carrier().name();
+  return current_->inside->closed() ? "closed"
+                                    : current_->inside->link_to(among().in_epoch(peer)).carrier().name();
 }
 
 lane communicator::lane_for(std::uint64_t key) {
   if (forked()) return lane{error{errc::forked}};
-  auto opened = current_->inside->open_lane(key);
+  auto opened = current_->inside->open_lane(among(), key);
   if (!opened) return lane{std::move(opened).error()};
   return {current_->inside.get(), *opened};
 }
 
 task<void> communicator::use_gpu(int ordinal) {
+  if (child_)
+    throw failure{error{errc::unsupported,
+                        "a communicator made by split has no GPU operations yet; use the GPU "
+                        "of the one it was split from"}};
   if (current_->gpu)
     throw failure{
         error{errc::invalid_state, "this epoch has its GPU already; one per communicator and process"}};
@@ -130,7 +152,7 @@ task<void> communicator::use_gpu(int ordinal) {
 gpu_ticket communicator::all_reduce(device_span in, device_span out, reduction op, on stream) {
   gpu_call what;
   what.inside = current_->inside.get();
-  what.gpu = current_->gpu.get();
+  what.gpu = child_ ? nullptr : current_->gpu.get();
   what.in = in.data;
   what.out = out.data;
   what.count = in.count;
@@ -150,6 +172,10 @@ gpu_ticket communicator::all_reduce(device_span in, device_span out, reduction o
 
 task<void> communicator::reset() {
   if (forked()) throw failure{error{errc::forked}};
+  if (child_)
+    throw failure{error{errc::unsupported,
+                        "a communicator made by split ends with the one it was split from; "
+                        "reset that, and split again"}};
   if (!current_->members.rendezvous)
     throw failure{
         error{errc::no_decider, "an earlier reset failed; destroy the communicator and join again"}};

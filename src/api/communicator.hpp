@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,7 +32,11 @@
 namespace chorale {
 
 struct epoch;
+class group;
 class quarantine;
+
+/// For `split`: a rank that wants none.
+inline constexpr std::int64_t no_colour = std::numeric_limits<std::int64_t>::min();
 
 struct communicator_options {
   /// Leave empty to take CHORALE_DETERMINISTIC. Rank 0's choice counts for all.
@@ -81,6 +86,16 @@ class communicator : public collective_calls<communicator> {
   [[nodiscard]] lane lane_for(std::uint64_t key);
   [[nodiscard]] lane operator[](std::uint64_t key) { return lane_for(key); }
 
+  /// Ranks that name the same colour get a communicator of their own, numbered by `key` and, where keys are
+  /// equal, by their numbers here; ranks that name `no_colour` take part and get none. Every rank calls it. A
+  /// child shares its parent's connections and its fate: what ends the parent's epoch ends the child's calls,
+  /// and a child goes before its parent does. Destroying one tells its members only: their calls that need
+  /// this rank end with errc::peer_left.
+  [[nodiscard]] task<std::optional<communicator>> split(std::int64_t colour, std::int64_t key = 0,
+                                                        deadline limit = {});
+  /// All ranks once more, with an order of calls of its own.
+  [[nodiscard]] task<communicator> dup(deadline limit = {});
+
   /// Gives this rank a GPU, by its ordinal as this process sees it; collective, once per epoch. Throws
   /// errc::unsupported where there is no driver, no peer access, or another rank's host or GPU stands in the
   /// way.
@@ -93,20 +108,30 @@ class communicator : public collective_calls<communicator> {
 
   /// After a failure: the survivors go on as a new epoch with new ranks. Every survivor calls it; operations
   /// of the old epoch end with it. Throws errc::excluded when the others went on without this rank,
-  /// errc::no_decider when nobody is left to decide; the communicator then stays ended. Handles of lanes stay
-  /// with their epoch: take new ones.
+  /// errc::no_decider when nobody is left to decide; the communicator then stays ended. Handles of lanes and
+  /// children stay with their epoch: take new ones. Children cannot be reset.
   [[nodiscard]] task<void> reset();
 
  private:
   friend class collective_calls<communicator>;
-  explicit communicator(std::unique_ptr<epoch> current);
+  explicit communicator(std::shared_ptr<epoch> current);
+  communicator(std::shared_ptr<epoch> current, group& among);
   template <class Maker, class Token>
   auto call_with(Maker maker, Token&& token) {
     return token_traits<std::remove_cvref_t<Token>>::call(loop(), std::move(maker),
                                                           std::forward<Token>(token));
   }
   [[nodiscard]] engine& loop() const noexcept;
-  std::unique_ptr<epoch> current_;
+  struct split_wishes;
+  [[nodiscard]] static task<std::optional<communicator>> finish_split(std::shared_ptr<epoch> shared,
+                                                                      group& parent, std::uint64_t id,
+                                                                      std::unique_ptr<split_wishes> wishes,
+                                                                      ticket placed);
+  [[nodiscard]] static task<communicator> whole_of(task<std::optional<communicator>> splitting);
+  [[nodiscard]] group& among() const noexcept;
+  [[nodiscard]] std::uint64_t next_ticket() const noexcept;
+  std::shared_ptr<epoch> current_;
+  group* child_ = nullptr;  // null: all ranks of the epoch
   std::unique_ptr<quarantine> former_;
   lane lane_;
 };

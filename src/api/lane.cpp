@@ -26,7 +26,7 @@ error lane::unusable() const {
 
 ticket lane::place(const described_call& described, deadline limit) {
   if (error why = unusable()) return refuse(std::move(why));
-  auto valid = validate(described.what, inside_->rank(), inside_->size());
+  auto valid = validate(described.what, state_->among->rank(), state_->among->size());
   if (!valid) return refuse(std::move(valid).error());
   return take_place(described.what, limit);
 }
@@ -43,12 +43,12 @@ ticket lane::take_place(const call& valid, deadline limit) {
 
 planned_call lane::plan(const described_call& described) {
   if (error why = unusable()) return {lane{why}, described.what, why};
-  auto valid = validate(described.what, inside_->rank(), inside_->size());
+  auto valid = validate(described.what, state_->among->rank(), state_->among->size());
   if (!valid) return {lane{valid.error()}, described.what, valid.error()};
   auto handle = inside_->open_lane(*state_);
   call what = described.what;
   if (what.kind != collective_kind::message) {
-    auto found = inside_->prepare(what);
+    auto found = inside_->prepare(*state_->among, what);
     if (!found) return {lane{inside_, handle}, std::move(what), std::move(found).error()};
     what.prepared = std::make_shared<const prepared_call>(*std::move(found));
   }

@@ -117,9 +117,9 @@ result<void> validate_overlap(const call& c, const buffer_shape& s, rank_t rank,
 
 std::string_view name_of(collective_kind kind) noexcept {
   constexpr std::string_view names[collective_kinds] = {
-      "unknown",    "all_reduce",     "send/recv",        "barrier",      "reduce",   "broadcast",
-      "all_gather", "reduce_scatter", "all_to_all",       "gather",       "scatter",  "scan",
-      "exscan",     "all_gather_v",   "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v"};
+      "unknown",          "all_reduce",   "send/recv", "barrier",   "reduce", "broadcast", "all_gather",
+      "reduce_scatter",   "all_to_all",   "gather",    "scatter",   "scan",   "exscan",    "all_gather_v",
+      "reduce_scatter_v", "all_to_all_v", "gather_v",  "scatter_v", "split"};
   const auto index = static_cast<std::size_t>(kind);
   return index < collective_kinds ? names[index] : "unknown";
 }
@@ -195,6 +195,7 @@ buffer_shape shape_of(const call& c, rank_t rank, rank_t ranks) noexcept {
       return {at_root, true, c.count, c.count};
     case collective_kind::all_gather:
     case collective_kind::all_gather_v:
+    case collective_kind::split:
       return {true, true, own, all, before, 0};
     case collective_kind::reduce_scatter:
     case collective_kind::reduce_scatter_v:

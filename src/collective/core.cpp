@@ -20,13 +20,12 @@ core::core(core_setup setup)
       size_{setup.size},
       epoch_{setup.epoch},
       max_lanes_{setup.max_lanes},
-      settings_{setup.selection},
-      plans_{setup.rank, setup.size, setup.hosts},
+      everybody_{setup.rank, setup.size, setup.selection, setup.hosts},
       lines_{std::move(setup.lines)},
       departures_(static_cast<std::size_t>(setup.size)),
       lost_links_(static_cast<std::size_t>(setup.size)) {
   pairs_.resize(static_cast<std::size_t>(size_));
-  all_lines_ = settings_.all_lines;
+  all_lines_ = setup.selection.all_lines;
   for (rank_t r = 0; r < size_; ++r) {
     if (r == rank_) continue;
     const auto index = static_cast<std::size_t>(r);
@@ -91,21 +90,28 @@ lane_state& core::lane_of(std::uint64_t key) {
   if (!slot) {
     slot = std::make_unique<lane_state>();
     slot->key = key;
+    slot->among = &everybody_;
   }
   return *slot;
 }
 
-result<lane_state*> core::open_lane(std::uint64_t key) {
-  if (key == default_lane) {
+result<lane_state*> core::open_lane(group& among, std::uint64_t key) {
+  if (among.is_whole() && key == default_lane) {
     ++default_lane_->handles;
     return default_lane_;
   }
-  if (ended_keys_.contains(key))
+  const std::uint64_t name = among.lane_key(key);
+  if (ended_keys_.contains(name))
     return error{errc::invalid_state,
                  "lane " + std::to_string(key) +
                      " was used and dropped in this epoch; keep its handle, or take another key"};
-  lane_state& lane = lane_of(key);
+  lane_state& lane = lane_of(name);
+  if (lane.among != &among) {
+    lane.among = &among;
+    ++among.lanes;
+  }
   ++lane.handles;
+  for (const rank_t gone : std::exchange(lane.left_before, {})) member_left(among, gone);
   return &lane;
 }
 
@@ -121,7 +127,12 @@ void core::close_handle(lane_state& lane) noexcept {
     ended_next_ = (ended_next_ + 1) % remembered_keys;
   }
   ended_keys_.insert(key);
+  group* const child = lane.among->is_whole() ? nullptr : lane.among;
   lanes_.erase(key);
+  if (child) {
+    --child->lanes;
+    drop_if_unused(*child);
+  }
 }
 
 std::uint64_t core::take_ticket(lane_state& lane, const call& what) {
@@ -157,7 +168,8 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
         error{errc::too_many_lanes, std::to_string(running_lanes_) + " lanes have operations in flight"};
   }
   error unusable;
-  in_flight& op = why_not ? static_cast<in_flight&>(new_message_execution()) : new_execution(what, unusable);
+  in_flight& op =
+      why_not ? static_cast<in_flight&>(new_message_execution()) : new_execution(*lane.among, what, unusable);
   op.core_ = this;
   op.lane_ = &lane;
   op.ticket_ = ticket;
@@ -169,7 +181,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   op.since_ = {};
   if (why_not) {
     op.finished_ = true;
-    op.outcome_ = std::move(why_not.with_ticket(ticket & ~message_ticket));
+    op.outcome_ = as_seen_by(*lane.among, std::move(why_not.with_ticket(ticket & ~message_ticket)));
     close_handle(lane);
     return &op;
   }
@@ -191,20 +203,23 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   }
   if (what.expires != never) loop_.arm(op.expiry_, what.expires);
   // A receive is looked at after it has begun: the message may be here already.
-  if (what.kind == collective_kind::message && what.sending && departed(what.peer)) {
-    end_for_want_of(op, what.peer);
+  if (what.kind == collective_kind::message && what.sending &&
+      departed(lane.among->in_epoch(what.peer), *lane.among)) {
+    end_for_want_of(op, lane.among->in_epoch(what.peer));
     return &op;
   }
   op.begin();
-  if (!op.finished_ && departed_count_ != 0)
+  if (!op.finished_ && (departed_count_ != 0 || lane.among->anybody_left()))
     if (const rank_t gone = departed_peer(op); gone != no_rank) end_for_want_of(op, gone);
   return &op;
 }
 
 void core::refuse(in_flight& op, error why) noexcept {
   // Ranks that made the same call refuse it too, and their signatures agree with ours.
-  for (auto& link : pairs_)
-    if (link) link->send_signature(op.lane_->key, op.ticket_, op.signed_for(link->peer()));
+  const group& among = op.among();
+  for_members(among, [&](pair& link) {
+    link.send_signature(op.lane_->key, op.ticket_, op.signed_for(among.member(link.peer())));
+  });
   finish(op, std::move(why));
 }
 
@@ -218,7 +233,7 @@ void core::finish(in_flight& op, error outcome) noexcept {
   if (!(op.ticket_ & message_ticket))
     for (auto& link : pairs_)
       if (link) link->forget_ticket(lane.key, op.ticket_);
-  op.outcome_ = std::move(outcome);
+  op.outcome_ = outcome ? as_seen_by(op.among(), std::move(outcome)) : error{};
   loop_.disarm(op.expiry_);
   if (op.is_reported_) guarded_->done(op.reported_);
   (op.previous_ ? op.previous_->next_ : lane.first) = op.next_;
@@ -235,8 +250,12 @@ void core::finish(in_flight& op, error outcome) noexcept {
 }
 
 signature in_flight::signed_for(rank_t peer) const noexcept {
-  return signature_between(signature_, what_.counts.get(), core_->rank(), peer);
+  return signature_between(signature_, what_.counts.get(), among().rank(), peer);
 }
+
+group& in_flight::among() const noexcept { return *lane_->among; }
+
+pair& in_flight::link_to(rank_t member) const noexcept { return core_->link_to(among().in_epoch(member)); }
 
 void in_flight::release() noexcept {
   observer_ = nullptr;

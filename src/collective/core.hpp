@@ -7,8 +7,9 @@
 #pragma once
 
 #include <chorale/async/engine.hpp>
+#include <chorale/collective/group.hpp>
 #include <chorale/collective/lane.hpp>
-#include <chorale/collective/plan_cache.hpp>
+#include <chorale/collective/selection.hpp>
 #include <chorale/transport/guard/guard.hpp>
 #include <chorale/transport/pair.hpp>
 
@@ -57,14 +58,15 @@ class core final : public poller, private arrival_judge, public guard_sink {
   [[nodiscard]] engine& loop() noexcept { return loop_; }
   [[nodiscard]] pair& link_to(rank_t peer) noexcept { return *pairs_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  [[nodiscard]] const selection_settings& settings() const noexcept { return settings_; }
-  [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
+  /// All ranks of the epoch.
+  [[nodiscard]] group& everybody() noexcept { return everybody_; }
   /// Every other rank has one-line messages.
   [[nodiscard]] bool all_lines() const noexcept { return all_lines_; }
   [[nodiscard]] shm_wire& line_to(rank_t peer) noexcept { return *lines_[static_cast<std::size_t>(peer)]; }
 
   /// The lane of a key, made if need be. errc::too_many_lanes, errc::invalid_state for a key that ended.
-  result<lane_state*> open_lane(std::uint64_t key);
+  result<lane_state*> open_lane(std::uint64_t key) { return open_lane(everybody_, key); }
+  result<lane_state*> open_lane(group& among, std::uint64_t key);
   /// One more handle on a lane that has one.
   lane_state* open_lane(lane_state& again) noexcept {
     ++again.handles;
@@ -74,9 +76,23 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void close_handle(lane_state& lane) noexcept;
 
   /// How a call will be run; what it names need not exist yet. For calls that are made again and again.
-  [[nodiscard]] result<prepared_call> prepare(const call& what);
+  [[nodiscard]] result<prepared_call> prepare(group& among, const call& what);
+  /// A child of the epoch: a communicator of `members`, this rank among them, in the order of their new
+  /// numbers.
+  group& add_group(std::uint64_t id, std::vector<rank_t> members, const group& parent);
+  /// Its communicator is destroyed here: what runs ends with errc::cancelled, members that call on end with
+  /// errc::peer_left.
+  void leave_group(group& child) noexcept;
+  /// As `leave_group` for a child that could not be made: who has it shall not wait for this rank.
+  void refuse_group(std::uint64_t id, const group& parent) noexcept;
+  /// Ends what runs, here only: the epoch's own communicator is gone and its children are not.
+  void orphan() noexcept;
+  /// What a rank of the epoch is called among the ranks of a communicator, in texts and errors.
+  [[nodiscard]] static error as_seen_by(const group& among, error why);
+
   /// Takes the next ticket of `lane` for a call. Must be followed by `start` or `drop`, or the lane is
   /// revoked.
+  [[nodiscard]] static std::uint64_t next_ticket(const lane_state& lane) noexcept { return lane.next_ticket; }
   [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, const call& what);
   /// Starts the call. The operation may have finished on return. Never null.
   in_flight* start(lane_state& lane, std::uint64_t ticket, const call& what);
@@ -156,6 +172,11 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void link_violated(rank_t from, const char* how) noexcept override;
 
   lane_state& lane_of(std::uint64_t key);
+  void tell_departure(std::uint64_t lane, const group& to) noexcept;
+  void member_left(group& child, rank_t in_epoch) noexcept;
+  void drop_if_unused(group& child) noexcept;
+  template <class Visit>
+  void for_members(const group& among, Visit visit);
   [[nodiscard]] in_flight* find(const lane_state& lane, rank_t from,
                                 const frame_header& header) const noexcept;
   /// Messages that came before the call are compared now; false when one differs.
@@ -175,11 +196,15 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void act_on_lost_links() noexcept;
   void look_at_the_clock() noexcept;
   [[nodiscard]] bool departed(rank_t who) const noexcept;
+  [[nodiscard]] bool departed(rank_t who, const group& among) const noexcept {
+    return departed(who) || among.left(who);
+  }
   [[nodiscard]] rank_t departed_peer(const in_flight& op) const noexcept;
   [[nodiscard]] error revoked_error() const;
-  in_flight& new_execution(const call& what, error& why_not);
+  in_flight& new_execution(group& among, const call& what, error& why_not);
   in_flight& execution_of(const prepared_call& found);
-  [[nodiscard]] plan_key plan_for(const call& what, algorithm_kind algorithm, const combining& how) const;
+  [[nodiscard]] static plan_key plan_for(const group& among, const call& what, algorithm_kind algorithm,
+                                         const combining& how);
   template <class Execution>
   static Execution& reuse(std::vector<Execution*>& free) noexcept;
 
@@ -188,8 +213,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
   rank_t size_;
   std::uint64_t epoch_;
   std::uint64_t max_lanes_;
-  selection_settings settings_;
-  plan_cache plans_;
+  group everybody_;
+  std::vector<std::unique_ptr<group>> children_;
   std::vector<std::unique_ptr<pair>> pairs_;
   std::vector<shm_wire*> lines_;
   bool all_lines_ = false;
@@ -233,5 +258,11 @@ class core final : public poller, private arrival_judge, public guard_sink {
   std::vector<message_execution*> free_message_executions_;
   std::vector<tiny_exchange*> free_tiny_exchanges_;
 };
+
+template <class Visit>
+void core::for_members(const group& among, Visit visit) {
+  for (auto& link : pairs_)
+    if (link && among.member(link->peer()) != no_rank) visit(*link);
+}
 
 }  // namespace chorale

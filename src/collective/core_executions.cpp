@@ -39,24 +39,24 @@ void core::recycle(message_execution& e) noexcept { free_message_executions_.pus
 void core::recycle(tiny_exchange& e) noexcept { free_tiny_exchanges_.push_back(&e); }
 
 /// `why_not` is set when the call can not be served; the execution then only carries that error.
-in_flight& core::new_execution(const call& what, error& why_not) {
+in_flight& core::new_execution(group& among, const call& what, error& why_not) {
   if (what.kind == collective_kind::message) return new_message_execution();
   if (what.prepared) return execution_of(*what.prepared);
-  auto found = prepare(what);
+  auto found = prepare(among, what);
   if (found) return execution_of(*found);
   why_not = std::move(found).error();
   return new_plan_execution();
 }
 
-result<prepared_call> core::prepare(const call& what) {
+result<prepared_call> core::prepare(group& among, const call& what) {
   prepared_call found;
-  auto how = combining::find(what, size_);
+  auto how = combining::find(what, among.size());
   if (!how) return std::move(how).error();
   found.how = *how;
-  const algorithm_kind algorithm = choose(settings_, what, size_);
+  const algorithm_kind algorithm = choose(among.settings(), what, among.size());
   if (algorithm == algorithm_kind::tiny) return found;
-  const plan_key key = plan_for(what, algorithm, *how);
-  auto steps = plans_.find(key);
+  const plan_key key = plan_for(among, what, algorithm, *how);
+  auto steps = among.plans().find(key);
   if (!steps) return std::move(steps).error();
   found.steps = *std::move(steps);
   found.wide = key.accumulator_bytes != key.element_bytes;
@@ -74,7 +74,8 @@ in_flight& core::execution_of(const prepared_call& found) {
   return execution;
 }
 
-plan_key core::plan_for(const call& what, algorithm_kind algorithm, const combining& how) const {
+plan_key core::plan_for(const group& among, const call& what, algorithm_kind algorithm,
+                        const combining& how) {
   plan_key key;
   key.algorithm = algorithm;
   key.element_bytes = static_cast<std::uint8_t>(how.element_bytes());
@@ -87,9 +88,9 @@ plan_key core::plan_for(const call& what, algorithm_kind algorithm, const combin
   }
   key.kind = what.kind;
   key.root = has_root(what.kind) ? what.root : 0;
-  key.in_place = plan_execution::runs_in_place(what, rank_, size_);
-  key.count =
-      what.kind == collective_kind::all_to_all ? what.count / static_cast<std::uint64_t>(size_) : what.count;
+  key.in_place = plan_execution::runs_in_place(what, among.rank(), among.size());
+  key.count = what.kind == collective_kind::all_to_all ? what.count / static_cast<std::uint64_t>(among.size())
+                                                       : what.count;
   key.counts = what.counts;
   return key;
 }

@@ -96,7 +96,7 @@ bool core::departed(rank_t who) const noexcept { return departures_[static_cast<
 
 rank_t core::departed_peer(const in_flight& op) const noexcept {
   for (rank_t r = 0; r < size_; ++r)
-    if (departed(r) && op.needs(r)) return r;
+    if (departed(r, op.among()) && op.needs(r)) return r;
   return no_rank;
 }
 
@@ -150,19 +150,22 @@ void core::ask_around() noexcept {
     std::uint64_t ticket;
     signature call;
     std::shared_ptr<const count_table> counts;
+    const group* among;
   };
   std::vector<question> questions;  // sending may end operations: none is held meanwhile
   for (auto& [key, lane] : lanes_)
     for (in_flight* op = lane->first; op; op = op->next_) {
       if (op->asked_around_ || op->since_ == time_point{} || (op->ticket_ & message_ticket) != 0) continue;
       op->asked_around_ = true;
-      questions.push_back({key, op->ticket_, op->signature_, op->what_.counts});
+      questions.push_back({key, op->ticket_, op->signature_, op->what_.counts, lane->among});
     }
   for (const question& q : questions)
-    for (auto& link : pairs_)
-      if (link && !departed(link->peer()))
-        link->send_signature(q.lane, q.ticket,
-                             signature_between(q.call, q.counts.get(), rank_, link->peer()));
+    for_members(*q.among, [&](pair& link) {
+      if (departed(link.peer(), *q.among)) return;
+      link.send_signature(
+          q.lane, q.ticket,
+          signature_between(q.call, q.counts.get(), q.among->rank(), q.among->member(link.peer())));
+    });
 }
 
 void core::report_slow_operations() noexcept {

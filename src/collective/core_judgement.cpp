@@ -6,9 +6,10 @@
 namespace chorale {
 namespace {
 
-std::string who_called(rank_t a, const signature& called_a, rank_t b, const signature& called_b) {
-  return "rank " + std::to_string(a) + " called " + describe(called_a) + " where rank " + std::to_string(b) +
-         " called " + describe(called_b);
+std::string who_called(const group& among, rank_t a, const signature& called_a, rank_t b,
+                       const signature& called_b) {
+  return "rank " + std::to_string(among.member(a)) + " called " + describe(called_a) + " where rank " +
+         std::to_string(among.member(b)) + " called " + describe(called_b);
 }
 
 }  // namespace
@@ -20,7 +21,8 @@ in_flight* core::find(const lane_state& lane, rank_t from, const frame_header& h
   const bool for_sender = header.kind == frame_kind::ready;
   for (in_flight* op = lane.first; op; op = op->next_) {
     if (op->ticket_ != header.ticket) continue;
-    if (!message || (op->what_.peer == from && op->what_.sending == for_sender)) return op;
+    if (!message || (lane.among->in_epoch(op->what_.peer) == from && op->what_.sending == for_sender))
+      return op;
   }
   return nullptr;
 }
@@ -30,11 +32,12 @@ verdict core::judge(rank_t from, const frame_header& header) noexcept {
   const auto known = lanes_.find(header.lane);
   if (known == lanes_.end()) return ended_keys_.contains(header.lane) ? verdict::refused : verdict::current;
   lane_state& lane = *known->second;
-  if (lane.ended()) return verdict::refused;
+  const rank_t member = lane.among->member(from);
+  if (lane.ended() || member == no_rank) return verdict::refused;
   const bool message = (header.ticket & message_ticket) != 0;
   if (!message && header.ticket >= lane.short_from) return verdict::refused;
   if (const in_flight* op = find(lane, from, header)) {
-    const signature expected = op->signed_for(from);
+    const signature expected = op->signed_for(member);
     if (expected == header.call) return verdict::current;
     mismatch(lane, header.ticket, expected, from, header.call);
     return verdict::refused;
@@ -43,16 +46,17 @@ verdict core::judge(rank_t from, const frame_header& header) noexcept {
   const auto& past = lane.history[header.ticket % lane.history.size()];
   if (past.ticket > header.ticket) return verdict::refused;  // long over
   if (past.ticket < header.ticket) return verdict::current;  // taken and not started yet
-  const signature expected = signature_between(past.call, past.counts.get(), rank_, from);
+  const signature expected = signature_between(past.call, past.counts.get(), lane.among->rank(), member);
   if (!(expected == header.call)) mismatch(lane, header.ticket, expected, from, header.call);
   return verdict::refused;
 }
 
 bool core::judge_early(in_flight& op) noexcept {
   for (auto& link : pairs_) {
-    if (!link) continue;
+    const rank_t member = link ? op.among().member(link->peer()) : no_rank;
+    if (member == no_rank) continue;
     const frame_header* differs = nullptr;
-    const signature expected = op.signed_for(link->peer());
+    const signature expected = op.signed_for(member);
     link->early(op.lane_->key, op.ticket_, [&](const frame_header& h) {
       if (find(*op.lane_, link->peer(), h) == &op && !(h.call == expected)) differs = &h;
     });
@@ -81,8 +85,7 @@ void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket,
 
 void core::tell_lane_ended(const lane_state& lane, std::uint64_t ticket,
                            const lane_revoke_body& body) noexcept {
-  for (auto& link : pairs_)
-    if (link) link->send_lane_revoke(lane.key, ticket, body);
+  for_members(*lane.among, [&](pair& link) { link.send_lane_revoke(lane.key, ticket, body); });
 }
 
 void core::revoke_lane(lane_state& lane, std::uint64_t ticket, errc cause) noexcept {
@@ -103,7 +106,7 @@ void core::mismatch(lane_state& lane, std::uint64_t ticket, const signature& our
   body.origin = body.other = rank_;
   body.culprit_call = theirs;
   body.other_call = ours;
-  const error why{errc::mismatch, who_called(rank_, ours, other, theirs), other};
+  const error why{errc::mismatch, who_called(*lane.among, rank_, ours, other, theirs), other};
   tell_lane_ended(lane, ticket, body);
   end_lane(lane, ticket, why, error{errc::revoked, "the lane ended: " + why.message(), other});
 }
@@ -112,10 +115,19 @@ void core::lane_revoked(rank_t from, const frame_header& header, const lane_revo
   if (cause_ || ended_keys_.contains(header.lane)) return;
   lane_state& lane = lane_of(header.lane);
   const auto cause = static_cast<errc>(body.cause);
+  if (cause == errc::peer_left && body.origin == body.culprit) {
+    // It speaks of itself: it has left this communicator.
+    if (lane.among == &everybody_)
+      lane.left_before.push_back(from);
+    else
+      member_left(*lane.among, from);
+    return;
+  }
   if (cause == errc::peer_left) return collectives_end(lane, header.ticket, body.culprit);
   const std::string detail =
-      cause == errc::mismatch ? who_called(body.other, body.other_call, body.culprit, body.culprit_call)
-                              : "rank " + std::to_string(from) + " ended lane " + std::to_string(header.lane);
+      cause == errc::mismatch
+          ? who_called(*lane.among, body.other, body.other_call, body.culprit, body.culprit_call)
+          : "rank " + std::to_string(lane.among->member(from)) + " ended the lane";
   const error why{cause, detail, body.culprit};
   end_lane(lane, header.ticket, why, error{errc::revoked, "the lane ended: " + why.message(), body.culprit});
 }

@@ -13,6 +13,8 @@
 namespace chorale {
 
 class core;
+class group;
+class pair;
 struct lane_state;
 
 class in_flight {
@@ -33,6 +35,9 @@ class in_flight {
   [[nodiscard]] signature signed_for(rank_t peer) const noexcept;
   [[nodiscard]] core& owner() const noexcept { return *core_; }
   [[nodiscard]] lane_state& lane() const noexcept { return *lane_; }
+  /// The communicator's ranks: in calls and plans, ranks have the numbers they have there.
+  [[nodiscard]] group& among() const noexcept;
+  [[nodiscard]] pair& link_to(rank_t member) const noexcept;
 
   /// Told at the end, unless `release` came first.
   void observe(completion_observer* by) noexcept { observer_ = by; }
@@ -45,8 +50,8 @@ class in_flight {
   virtual void begin() = 0;
   /// Takes back every receive and every send: buffers are free afterwards.
   virtual void take_back() noexcept = 0;
-  /// Whether something is still expected from, or owed to, `peer`.
-  [[nodiscard]] virtual bool needs(rank_t peer) const noexcept = 0;
+  /// Whether something is still expected from, or owed to, a rank of the epoch.
+  [[nodiscard]] virtual bool needs(rank_t in_epoch) const noexcept = 0;
   /// Back to the pool it came from.
   virtual void recycle() noexcept = 0;
 

@@ -22,7 +22,8 @@ struct lane_state {
     std::shared_ptr<const count_table> counts;  ///< all_to_all_v: what single peers had to call
   };
 
-  std::uint64_t key = default_lane;
+  std::uint64_t key = default_lane;  ///< among all lanes of the epoch
+  group* among = nullptr;            ///< whose order of calls it is
   std::uint64_t next_ticket = 1;
   std::uint32_t handles = 0;  ///< lane objects and unstarted tickets that refer to it
   std::uint32_t running = 0;
@@ -34,8 +35,9 @@ struct lane_state {
   std::uint64_t cause_ticket = 0;  ///< the call that it happened in
   /// Collectives from this ticket on can not end: a rank that they need has left.
   std::uint64_t short_from = ~std::uint64_t{0};
-  rank_t missing = no_rank;             ///< that rank
-  std::vector<std::uint64_t> sent;      ///< messages started to each rank; empty until the first
+  rank_t missing = no_rank;         ///< that rank
+  std::vector<rank_t> left_before;  ///< who left a child that is not known here yet; by number in the epoch
+  std::vector<std::uint64_t> sent;  ///< messages started to each rank; empty until the first
   std::vector<std::uint64_t> received;  ///< receives started from each rank
 
   [[nodiscard]] bool ended() const noexcept { return static_cast<bool>(cause); }

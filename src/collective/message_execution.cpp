@@ -5,7 +5,7 @@ namespace chorale {
 
 void message_execution::begin() {
   const message_key key{lane().key, ticket(), 0, 0};
-  pair& link = owner().link_to(what().peer);
+  pair& link = link_to(what().peer);
   if (what().sending) {
     send_.home = this;
     send_.header = {};
@@ -32,12 +32,14 @@ void message_execution::begin() {
 }
 
 void message_execution::take_back() noexcept {
-  pair& link = owner().link_to(what().peer);
+  pair& link = link_to(what().peer);
   link.abandon(send_);
   link.withdraw(receive_);
 }
 
-bool message_execution::needs(rank_t peer) const noexcept { return peer == what().peer; }
+bool message_execution::needs(rank_t in_epoch) const noexcept {
+  return in_epoch == among().in_epoch(what().peer);
+}
 
 void message_execution::recycle() noexcept { owner().recycle(*this); }
 

@@ -10,7 +10,7 @@ class message_execution final : public in_flight {
  protected:
   void begin() override;
   void take_back() noexcept override;
-  [[nodiscard]] bool needs(rank_t peer) const noexcept override;
+  [[nodiscard]] bool needs(rank_t in_epoch) const noexcept override;
   void recycle() noexcept override;
 
  private:

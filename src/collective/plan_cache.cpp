@@ -22,6 +22,7 @@ constexpr std::uint64_t staged_bytes = std::uint64_t{1} << 20;
 collective_kind even_form(collective_kind kind) noexcept {
   switch (kind) {
     case collective_kind::all_gather_v:
+    case collective_kind::split:
       return collective_kind::all_gather;
     case collective_kind::reduce_scatter_v:
       return collective_kind::reduce_scatter;

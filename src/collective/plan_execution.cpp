@@ -41,9 +41,9 @@ void plan_execution::find_buffers() {
     return;
   }
   if (!how_.scales()) return;
-  const std::uint64_t count = shape_of(what(), owner().rank(), owner().size()).in;
+  const std::uint64_t count = shape_of(what(), among().rank(), among().size()).in;
   std::byte* to = out_;
-  if (!runs_in_place(what(), owner().rank(), owner().size())) {
+  if (!runs_in_place(what(), among().rank(), among().size())) {
     const std::uint64_t bytes = count * element_;
     if (bytes > scaled_capacity_) {
       scaled_.reset();
@@ -150,7 +150,7 @@ void plan_execution::post(landing& slot) noexcept {
     slot.target = sink_of(slot.step);
     slot.consume = nullptr;
   }
-  owner().link_to(edge.peer).receive(slot);
+  link_to(edge.peer).receive(slot);
 }
 
 void plan_execution::drain() noexcept {
@@ -167,7 +167,7 @@ void plan_execution::drain() noexcept {
 
 void plan_execution::complete() noexcept {
   if (how_.settles() && !wide_) {
-    const buffer_shape shape = shape_of(what(), owner().rank(), owner().size());
+    const buffer_shape shape = shape_of(what(), among().rank(), among().size());
     if (shape.writes) how_.settle(out_, shape.out);
   }
   owner().finish(*this, {});
@@ -225,7 +225,7 @@ void plan_execution::start_send(step_index s, const std::byte* from) noexcept {
   m.data = from;
   m.size = step.length;
   m.handed_over = on_sent;
-  owner().link_to(edge.peer).send(m);
+  link_to(edge.peer).send(m);
 }
 
 /// The step's dependencies are met: its message may go to its place, and what has landed goes there now.
@@ -323,9 +323,9 @@ void plan_execution::step_done(step_index s) noexcept {
 void plan_execution::take_back() noexcept {
   taken_back_ = true;
   for (std::size_t i = 0; i < sends_used_; ++i)
-    if (sends_[i].where != outgoing::place::idle) owner().link_to(sends_[i].peer).abandon(sends_[i]);
+    if (sends_[i].where != outgoing::place::idle) link_to(sends_[i].peer).abandon(sends_[i]);
   for (std::size_t i = 0; i < slots_per_edge * edges_.size(); ++i) {
-    if (landings_[i].posted) owner().link_to(plan_->edges[landings_[i].edge].peer).withdraw(landings_[i]);
+    if (landings_[i].posted) link_to(plan_->edges[landings_[i].edge].peer).withdraw(landings_[i]);
     landings_[i].in_use = false;
   }
 }
@@ -340,14 +340,16 @@ bool plan_execution::has_come(step_index s) const noexcept {
   if (step.recv_sequence < edges_[e].posted) return true;  // it has left its slot
   const auto& edge = plan_->edges[e];
   bool early = false;
-  owner().link_to(edge.peer).early(lane().key, ticket(), [&](const frame_header& h) {
+  link_to(edge.peer).early(lane().key, ticket(), [&](const frame_header& h) {
     early = early ||
             (h.kind == frame_kind::eager && h.channel == edge.channel && h.sequence == step.recv_sequence);
   });
   return early;
 }
 
-bool plan_execution::needs(rank_t peer) const noexcept {
+bool plan_execution::needs(rank_t in_epoch) const noexcept {
+  const rank_t peer = among().member(in_epoch);
+  if (peer == no_rank) return false;
   for (step_index s = 0; s < steps_.size(); ++s) {
     if (steps_[s].done) continue;
     const plan_step& step = plan_->steps[s];

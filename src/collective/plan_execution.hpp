@@ -26,7 +26,7 @@ class plan_execution final : public in_flight {
  protected:
   void begin() override;
   void take_back() noexcept override;
-  [[nodiscard]] bool needs(rank_t peer) const noexcept override;
+  [[nodiscard]] bool needs(rank_t in_epoch) const noexcept override;
   void recycle() noexcept override;
 
  private:

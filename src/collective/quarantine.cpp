@@ -11,7 +11,7 @@ constexpr duration longest_pause = std::chrono::seconds{10};
 
 }  // namespace
 
-void quarantine::add(std::unique_ptr<epoch> former, std::vector<rank_t> left_behind) {
+void quarantine::add(std::shared_ptr<epoch> former, std::vector<rank_t> left_behind) {
   if (!former || !former->inside) return;  // never went into service: nobody knows its memory
   kept_.push_back({std::move(former), std::move(left_behind)});
   pause_ = first_pause;

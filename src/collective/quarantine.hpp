@@ -24,12 +24,12 @@ class quarantine {
 
   /// `former` is closed; `left_behind` are its ranks that share memory with this one and are not in the next
   /// epoch.
-  void add(std::unique_ptr<epoch> former, std::vector<rank_t> left_behind);
+  void add(std::shared_ptr<epoch> former, std::vector<rank_t> left_behind);
   [[nodiscard]] std::size_t size() const noexcept { return kept_.size(); }
 
  private:
   struct entry {
-    std::unique_ptr<epoch> former;
+    std::shared_ptr<epoch> former;
     std::vector<rank_t> left_behind;
   };
   struct look : timer {

@@ -57,6 +57,7 @@ mask offered(collective kind) noexcept {
       return bits({algorithm::binomial, algorithm::chain, algorithm::double_tree, algorithm::direct});
     case collective::all_gather:
     case collective::all_gather_v:
+    case collective::split:
       return bits({algorithm::ring, algorithm::direct, algorithm::recursive_doubling, algorithm::bruck});
     case collective::reduce_scatter:
     case collective::reduce_scatter_v:
@@ -148,6 +149,7 @@ algorithm choose_freely(const selection_settings& settings, const call& what, ra
     case collective::broadcast:
       return choose_broadcast(bytes, ranks);
     case collective::all_gather:
+    case collective::split:
       return few ? algorithm::direct : bytes <= direct_bytes ? algorithm::bruck : algorithm::ring;
     case collective::all_gather_v:
       return few ? algorithm::direct : algorithm::ring;

@@ -19,15 +19,16 @@ Seat& seat_of(Member& member, std::size_t offset) noexcept {
 }  // namespace
 
 tiny_exchange::tiny_exchange(rank_t ranks)
-    : seats_{std::make_unique<seat[]>(static_cast<std::size_t>(ranks))}, ranks_{ranks} {
+    : seats_{std::make_unique<seat[]>(static_cast<std::size_t>(ranks))} {
   for (rank_t r = 0; r < ranks; ++r) seats_[static_cast<std::size_t>(r)].home = this;
 }
 
 void tiny_exchange::begin() {
   bytes_ = what().bytes();
+  ranks_ = among().size();
   missing_ = static_cast<std::uint32_t>(ranks_) - 1;
   for (rank_t r = 0; r < ranks_; ++r) seats_[static_cast<std::size_t>(r)].here = false;
-  seat& mine = seats_[static_cast<std::size_t>(owner().rank())];
+  seat& mine = seats_[static_cast<std::size_t>(among().rank())];
   mine.here = true;
   if (bytes_ != 0 && how_.scales())
     how_.scale(mine.value, what().in, what().count, what());
@@ -51,10 +52,10 @@ void tiny_exchange::write_lines() noexcept {
   line.ticket = ticket();
   line.call = *pack(signed_as());
   line.stamp = tiny_line::make_stamp(0, 0, static_cast<std::uint8_t>(bytes_));
-  const seat& mine = seats_[static_cast<std::size_t>(owner().rank())];
+  const seat& mine = seats_[static_cast<std::size_t>(among().rank())];
   if (bytes_ != 0) std::memcpy(line.payload, mine.value, bytes_);
   for (rank_t r = 0; r < ranks_; ++r) {
-    if (r == owner().rank() || owner().link_to(r).carrier().push_tiny(line)) continue;
+    if (r == among().rank() || link_to(r).carrier().push_tiny(line)) continue;
     seat& theirs = seats_[static_cast<std::size_t>(r)];
     outgoing& m = theirs.send;
     m.header = {};
@@ -67,17 +68,17 @@ void tiny_exchange::write_lines() noexcept {
       if (--self.missing_ == 0) self.fold();
     };
     ++missing_;
-    owner().link_to(r).send(m);
+    link_to(r).send(m);
   }
 }
 
 /// One look for the line of `peer`; lines of other operations on the way are handed to the pair.
 bool tiny_exchange::look(rank_t peer) noexcept {
-  pair& link = owner().link_to(peer);
+  pair& link = link_to(peer);
   seat& theirs = seats_[static_cast<std::size_t>(peer)];
   if (link.early_arrivals() != 0 && link.take_early_tiny({lane().key, ticket(), 0, 0}, theirs.value, bytes_))
     return theirs.here = true;
-  shm_wire& wire = owner().line_to(peer);
+  shm_wire& wire = owner().line_to(among().in_epoch(peer));
   const tiny_line* line = wire.peek_tiny();
   if (!line) return false;
   if (line->ticket == ticket() && line->lane == lane().key && line->call == *pack(signed_as())) {
@@ -107,7 +108,7 @@ void tiny_exchange::await_rest() noexcept {
       from.home->arrived();
       if (from.home->missing_ == 0) from.home->fold();
     };
-    owner().link_to(r).receive(p);
+    link_to(r).receive(p);
   }
   if (!finished() && --missing_ == 0) fold();
 }
@@ -141,14 +142,16 @@ void tiny_exchange::fold_wide(std::byte* out, std::size_t count) noexcept {
 
 void tiny_exchange::take_back() noexcept {
   for (rank_t r = 0; r < ranks_; ++r) {
-    if (r == owner().rank()) continue;
+    if (r == among().rank()) continue;
     seat& theirs = seats_[static_cast<std::size_t>(r)];
-    owner().link_to(r).abandon(theirs.send);
-    owner().link_to(r).withdraw(theirs.receive);
+    link_to(r).abandon(theirs.send);
+    link_to(r).withdraw(theirs.receive);
   }
 }
 
-bool tiny_exchange::needs(rank_t peer) const noexcept {
+bool tiny_exchange::needs(rank_t in_epoch) const noexcept {
+  const rank_t peer = among().member(in_epoch);
+  if (peer == no_rank) return false;
   const seat& theirs = seats_[static_cast<std::size_t>(peer)];
   return !theirs.here || theirs.send.where != outgoing::place::idle;
 }

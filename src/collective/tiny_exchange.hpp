@@ -16,13 +16,14 @@ namespace chorale {
 
 class tiny_exchange final : public in_flight {
  public:
+  /// For up to so many ranks.
   explicit tiny_exchange(rank_t ranks);
   void prepare(const combining& how) noexcept { how_ = how; }
 
  protected:
   void begin() override;
   void take_back() noexcept override;
-  [[nodiscard]] bool needs(rank_t peer) const noexcept override;
+  [[nodiscard]] bool needs(rank_t in_epoch) const noexcept override;
   void recycle() noexcept override;
 
  private:
@@ -41,7 +42,7 @@ class tiny_exchange final : public in_flight {
   void fold_wide(std::byte* out, std::size_t count) noexcept;
 
   std::unique_ptr<seat[]> seats_;
-  rank_t ranks_;
+  rank_t ranks_ = 0;
   combining how_;
   std::uint32_t missing_ = 0;  // lines not here, and sends not handed over
   std::size_t bytes_ = 0;

@@ -315,7 +315,7 @@ task<void> play(core& on, rank_t r, std::deque<drawn_call>& calls, bool at_once,
     call what = describe_for(calls[i], r);
     // Planned calls meet others.
     if ((i + static_cast<std::size_t>(r)) % 3 == 0)
-      what.prepared = std::make_shared<const prepared_call>(on.prepare(what).value());
+      what.prepared = std::make_shared<const prepared_call>(on.prepare(on.everybody(), what).value());
     ticket placed = place_checked(on, what, 1 + i % lanes);
     started op = std::move(placed).start();
     if (at_once)

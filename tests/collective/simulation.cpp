@@ -51,7 +51,7 @@ simulated_run::simulated_run(const scenario& s, plan_store& plans, planted bug)
       if (other != r) setup.wires[static_cast<std::size_t>(other)] = net_.connect(r, other);
     cores_.push_back(std::make_unique<core>(std::move(setup)));
     if (kept.size() == static_cast<std::size_t>(s.ranks))
-      on(r).plans() = std::move(kept[static_cast<std::size_t>(r)]);
+      on(r).everybody().plans() = std::move(kept[static_cast<std::size_t>(r)]);
     if (s.ranks > engine_polls_up_to) net_.attend(r, on(r));
     guards.members.push_back(cores_.back().get());
   }
@@ -63,7 +63,7 @@ simulated_run::simulated_run(const scenario& s, plan_store& plans, planted bug)
 simulated_run::~simulated_run() {
   auto& kept = plans_[script_.ranks];
   kept.clear();
-  for (auto& c : cores_) kept.push_back(std::move(c->plans()));
+  for (auto& c : cores_) kept.push_back(std::move(c->everybody().plans()));
 }
 
 // The ranks.
