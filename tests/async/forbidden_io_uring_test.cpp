@@ -1,7 +1,7 @@
 // Runs this test program again in a sandbox that forbids io_uring, as many container runtimes do.
+#include "forbidden_calls.hpp"
 #include "rig.hpp"
 
-#include <seccomp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,11 +17,12 @@ using namespace chorale::testing;
 constexpr const char* marker = "CHORALE_TEST_FORBIDDEN_CALL";
 
 /// In a child: forbids one call for good and becomes this program with the suites that need a backend.
-[[noreturn]] void run_suites_without(int call, const char* name) {
-  scmp_filter_ctx filter = ::seccomp_init(SCMP_ACT_ALLOW);
-  if (!filter || ::seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0) != 0 ||
-      ::seccomp_load(filter) != 0)
+[[noreturn]] void run_suites_without(const char* name) {
+  try {
+    forbid_calls({name});
+  } catch (const std::exception&) {
     ::_exit(3);
+  }
   ::setenv(marker, name, 1);
   ::execl("/proc/self/exe", "async_tests",
           "--run_test=backend_conformance,backend_choice,engines,awaiting_the_kernel,sandbox",
@@ -29,9 +30,9 @@ constexpr const char* marker = "CHORALE_TEST_FORBIDDEN_CALL";
   ::_exit(4);
 }
 
-int status_without(int call, const char* name) {
+int status_without(const char* name) {
   const pid_t child = ::fork();
-  if (child == 0) run_suites_without(call, name);
+  if (child == 0) run_suites_without(name);
   int status = 0;
   BOOST_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
   BOOST_REQUIRE(WIFEXITED(status));
@@ -45,19 +46,20 @@ BOOST_AUTO_TEST_CASE(inside_one_io_uring_is_refused_with_advice) {
   const auto made = make_io_uring_backend();
   BOOST_REQUIRE(!made);
   BOOST_TEST((made.error() == errc::unsupported));
-  BOOST_TEST(made.error().message().find(std::getenv(marker)) != std::string::npos, made.error().message());
+  // The text names the call that this machine refused first.
+  BOOST_TEST(made.error().message().find("io_uring_") != std::string::npos, made.error().message());
   BOOST_TEST(made.error().message().find("epoll") != std::string::npos);
   BOOST_TEST(make_backend(backend_kind::automatic).value()->name() == "epoll");
 }
 
 BOOST_AUTO_TEST_CASE(everything_works_without_io_uring_setup) {
   if (std::getenv(marker)) return;
-  BOOST_TEST(status_without(SCMP_SYS(io_uring_setup), "io_uring_setup") == 0);
+  BOOST_TEST(status_without("io_uring_setup") == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_ring_that_can_be_made_but_not_used_is_not_used) {
   if (std::getenv(marker)) return;
-  BOOST_TEST(status_without(SCMP_SYS(io_uring_enter), "io_uring_enter") == 0);
+  BOOST_TEST(status_without("io_uring_enter") == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

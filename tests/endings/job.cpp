@@ -1,11 +1,11 @@
 #include "job.hpp"
 
+#include "child_end.hpp"
+
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,12 +89,8 @@ job::~job() {
 
 int job::wait(std::chrono::nanoseconds limit) {
   if (pid_ <= 0) return -1;
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  pollfd ended{process, POLLIN, 0};
-  const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(limit);
-  const bool over = ::poll(&ended, 1, static_cast<int>(patience.count())) == 1;
+  const bool over = chorale::testing::ends_within(pid_, limit);
   ended_at_ = now_ns();
-  ::close(process);
   if (!over) return -1;
   int status = 0;
   ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -132,7 +128,9 @@ two_hosts::~two_hosts() {
 
 bool two_hosts::possible() {
   const std::string probe = "endings-probe" + std::to_string(::getpid());
-  return ::geteuid() == 0 && shell("ip netns add " + probe) && shell("ip netns del " + probe);
+  if (::geteuid() != 0 || !shell("ip netns add " + probe)) return false;
+  const bool usable = shell("ip netns exec " + probe + " true");
+  return shell("ip netns del " + probe) && usable;
 }
 
 std::vector<std::string> two_hosts::on(int host) const { return {"ip", "netns", "exec", names_[host]}; }

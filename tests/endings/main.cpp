@@ -43,14 +43,12 @@ double median(std::vector<double>& values) {
 }
 
 /// Those that wait for time-outs do nothing meanwhile: they wait together, and are under load as promised.
-bool mostly_waits(kind k) { return k == kind::stop || k == kind::busy; }
-/// Endings that take seconds each are few unless they were asked for by name.
+bool mostly_waits(kind k) { return k == kind::stop || k == kind::busy || k == kind::link; }
+/// Two hosts are made for every run. What differs there is the link; the rest is few unless asked for by
+/// name.
 std::uint64_t runs_of(kind k, const std::string& transport, const options& o) {
-  if (!o.kinds.empty()) return o.runs;
-  std::uint64_t most = o.runs;
-  if (k == kind::busy || k == kind::fork) most = 12;
-  if (transport == "net") most = k == kind::busy || k == kind::stop ? 1 : 3;
-  return std::min(o.runs, most);
+  const bool few = transport == "net" && k != kind::link && o.kinds.empty();
+  return few ? std::min<std::uint64_t>(o.runs, 10) : o.runs;
 }
 
 void try_all(const options& o, kind what, const std::string& transport, total& sum) {
@@ -72,8 +70,7 @@ void try_all(const options& o, kind what, const std::string& transport, total& s
     }
   };
   std::vector<std::thread> workers;
-  // Namespaces have one address for all their users.
-  const int at_once = mostly_waits(what) && transport != "net" ? o.at_once : 1;
+  const int at_once = mostly_waits(what) ? o.at_once : 1;
   for (int i = 0; i < at_once; ++i) workers.emplace_back(work);
   for (std::thread& w : workers) w.join();
 }
@@ -133,7 +130,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(std::vector<std::string>(kind_names.begin(), kind_names.end())));
   app.add_option("--transport", o.transports, "shm, tcp, net (two hosts, as root); all if not given")
       ->check(CLI::IsMember({"shm", "tcp", "net"}));
-  app.add_option("--runs", o.runs, "Of each kind and transport")->capture_default_str();
+  app.add_option("--runs", o.runs, "Of each kind and transport")
+      ->capture_default_str()
+      ->envname("CHORALE_ENDINGS_RUNS");
   app.add_option("--seed", o.seed, "Of the first run")->capture_default_str();
   app.add_option("--operations", o.with.operations, "After the reset")->capture_default_str();
   app.add_option("--resident", o.with.resident, "Bytes that the victim keeps in memory")

@@ -257,7 +257,7 @@ int shell(const std::string& command) { return std::system(("(" + command + ") >
 
 boost::test_tools::assertion_result namespaces_work(boost::unit_test::test_unit_id) {
   if (::geteuid() == 0 && shell("ip netns add chorale-probe") == 0 &&
-      shell("ip netns del chorale-probe") == 0)
+      shell("ip netns exec chorale-probe true; usable=$?; ip netns del chorale-probe && exit $usable") == 0)
     return true;
   boost::test_tools::assertion_result no{false};
   no.message() << "network namespaces need root and the ip command";

@@ -1,4 +1,5 @@
 // A guard that has gone leaves no descriptor, thread or handler behind; one with many words manages.
+#include "needs_calls.hpp"
 #include "rank_processes.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -84,7 +85,8 @@ BOOST_AUTO_TEST_CASE(joining_again_and_again_leaks_nothing) {
   BOOST_TEST(w.of(0).numbers[0] == w.of(0).numbers[1]);
 }
 
-BOOST_AUTO_TEST_CASE(more_words_than_one_futex_waitv_takes) {
+BOOST_AUTO_TEST_CASE(more_words_than_one_futex_waitv_takes,
+                     *boost::unit_test::precondition(chorale::testing::needs_calls{"futex_waitv"})) {
   // 60 communicators of 4 ranks: 240 words to wait for, on two threads.
   constexpr std::size_t communicators = 60;
   world w{{.hosts = one_host(4), .pidfd_and_eof = false}, communicators};

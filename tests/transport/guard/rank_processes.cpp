@@ -1,5 +1,6 @@
 #include "rank_processes.hpp"
 
+#include "child_end.hpp"
 #include <chorale/transport/guard/neighbours.hpp>
 
 #include <arpa/inet.h>
@@ -296,13 +297,7 @@ void world::order_all(std::uint32_t n) {
 }
 
 std::optional<int> world::ended(rank_t rank, std::chrono::nanoseconds limit) {
-  const int watch = guarding::pidfd_open(pid(rank));
-  pollfd p{watch, POLLIN, 0};
-  const auto milliseconds =
-      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
-  const bool over = ::poll(&p, 1, milliseconds) == 1;
-  ::close(watch);
-  if (!over) return std::nullopt;
+  if (!chorale::testing::ends_within(pid(rank), limit)) return std::nullopt;
   int status = 0;
   ::waitpid(pid(rank), &status, 0);
   reaped_[static_cast<std::size_t>(rank)] = true;

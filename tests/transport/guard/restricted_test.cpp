@@ -1,11 +1,9 @@
 // The same promises where a seccomp filter forbids what the guard would rather use.
+#include "forbidden_calls.hpp"
+#include "needs_calls.hpp"
 #include "rank_processes.hpp"
 
 #include <boost/test/unit_test.hpp>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <csignal>
@@ -15,28 +13,12 @@ using namespace guard_test;
 using chorale::death_signal;
 using chorale::errc;
 using chorale::rank_t;
+using chorale::testing::forbid_calls;
 
 namespace {
 
-constexpr long futex_waitv_number = 449;
-
-/// From here on these system calls fail with EPERM in this process.
-void forbid(const std::vector<long>& calls) {
-  std::vector<sock_filter> program;
-  program.push_back({BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)});
-  for (const long call : calls) {
-    program.push_back({BPF_JMP | BPF_JEQ | BPF_K, 0, 1, static_cast<std::uint32_t>(call)});
-    program.push_back({BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM});
-  }
-  program.push_back({BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW});
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) != 0)
-    throw std::runtime_error{"seccomp"};
-}
-
 /// By rank, what it may not call.
-using rules = std::vector<std::vector<long>>;
+using rules = std::vector<std::vector<std::string>>;
 
 chorale::guard_options impatient() {
   chorale::guard_options o;
@@ -50,7 +32,7 @@ void check_death(const rules& forbidden, death_signal expected, const char* name
   for (int round = 0; round < 5; ++round) {
     world w{{.hosts = one_host(static_cast<int>(forbidden.size()))}};
     w.run([&forbidden](rank_process& me) {
-      forbid(forbidden[static_cast<std::size_t>(me.rank())]);
+      forbid_calls(forbidden[static_cast<std::size_t>(me.rank())]);
       auto m = me.join();
       me.await_order(1);
       // Everybody's revoke of a lane comes only after everybody has registered.
@@ -94,7 +76,7 @@ void check_death(const rules& forbidden, death_signal expected, const char* name
 void check_crash(const rules& forbidden) {
   world w{{.hosts = one_host(static_cast<int>(forbidden.size()))}};
   w.run([&forbidden](rank_process& me) {
-    forbid(forbidden[static_cast<std::size_t>(me.rank())]);
+    forbid_calls(forbidden[static_cast<std::size_t>(me.rank())]);
     const auto m = me.join();
     me.await_order(1);
     if (me.rank() == 2) ::raise(SIGSEGV);
@@ -114,7 +96,7 @@ void check_crash(const rules& forbidden) {
 void check_stop(const rules& forbidden) {
   world w{{.hosts = one_host(static_cast<int>(forbidden.size())), .guard = impatient()}};
   w.run([&forbidden](rank_process& me) {
-    forbid(forbidden[static_cast<std::size_t>(me.rank())]);
+    forbid_calls(forbidden[static_cast<std::size_t>(me.rank())]);
     auto m = me.join();
     me.await_order(1);
     const std::array<rank_t, 2> ranks{1, 2};
@@ -137,7 +119,7 @@ void check_stop(const rules& forbidden) {
 void check_leave(const rules& forbidden) {
   world w{{.hosts = one_host(static_cast<int>(forbidden.size()))}};
   w.run([&forbidden](rank_process& me) {
-    forbid(forbidden[static_cast<std::size_t>(me.rank())]);
+    forbid_calls(forbidden[static_cast<std::size_t>(me.rank())]);
     auto m = me.join();
     me.await_order(1);
     if (me.rank() == 2 && !m.leave(3)) throw std::runtime_error{"leave"};
@@ -162,41 +144,41 @@ void check_all(const rules& forbidden, death_signal expected, const char* name) 
   check_leave(forbidden);
 }
 
-rules for_three(std::vector<long> calls) { return rules(3, std::move(calls)); }
+rules for_three(std::vector<std::string> calls) { return rules(3, std::move(calls)); }
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(guard_restricted)
+BOOST_AUTO_TEST_SUITE(guard_restricted, *boost::unit_test::precondition(chorale::testing::needs_calls{
+                                            "futex_waitv", "pidfd_open"}))
 
 BOOST_AUTO_TEST_CASE(nothing_forbidden) {
   check_all(for_three({}), death_signal::robust_futex, "robust futex");
 }
 
 BOOST_AUTO_TEST_CASE(without_futex_waitv) {
-  check_all(for_three({futex_waitv_number}), death_signal::pidfd, "pidfd (no futex_waitv)");
+  check_all(for_three({"futex_waitv"}), death_signal::pidfd, "pidfd (no futex_waitv)");
 }
 
 BOOST_AUTO_TEST_CASE(without_robust_lists) {
-  check_all(for_three({SYS_set_robust_list}), death_signal::pidfd, "pidfd (no set_robust_list)");
+  check_all(for_three({"set_robust_list"}), death_signal::pidfd, "pidfd (no set_robust_list)");
 }
 
 BOOST_AUTO_TEST_CASE(without_futex_waitv_and_pidfd_open) {
-  check_all(for_three({futex_waitv_number, SYS_pidfd_open}), death_signal::end_of_file, "end of file");
+  check_all(for_three({"futex_waitv", "pidfd_open"}), death_signal::end_of_file, "end of file");
 }
 
 BOOST_AUTO_TEST_CASE(without_anything_the_project_likes) {
-  check_all(for_three({futex_waitv_number, SYS_set_robust_list, SYS_pidfd_open, SYS_membarrier,
-                       SYS_process_vm_readv, SYS_io_uring_setup}),
+  check_all(for_three({"futex_waitv", "set_robust_list", "pidfd_open", "membarrier", "process_vm_readv",
+                       "io_uring_setup"}),
             death_signal::end_of_file, "end of file (all refused)");
 }
 
 BOOST_AUTO_TEST_CASE(only_the_victim_is_restricted) {
-  check_all({{}, {}, {SYS_set_robust_list, futex_waitv_number}}, death_signal::pidfd,
-            "pidfd (victim restricted)");
+  check_all({{}, {}, {"set_robust_list", "futex_waitv"}}, death_signal::pidfd, "pidfd (victim restricted)");
 }
 
 BOOST_AUTO_TEST_CASE(only_one_watcher_is_restricted) {
-  check_all({{}, {futex_waitv_number, SYS_pidfd_open}, {}}, death_signal::robust_futex,
+  check_all({{}, {"futex_waitv", "pidfd_open"}, {}}, death_signal::robust_futex,
             "robust futex (one watcher restricted)");
 }
 
