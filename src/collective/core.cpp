@@ -158,7 +158,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
   error why_not;
   if (cause_pending()) act_on_cause();
   if (cause_) {
-    why_not = revoked_error();
+    why_not = revoked_error(*lane.among);
   } else if (lane.ended()) {
     why_not = ticket == lane.cause_ticket
                   ? lane.cause

@@ -17,7 +17,9 @@ constexpr duration link_grace = std::chrono::milliseconds{100};
 
 // Failure of the epoch.
 
-error core::revoked_error() const { return error{errc::revoked, cause_.message(), cause_.culprit()}; }
+error core::revoked_error(const group& among) const {
+  return error{errc::revoked, as_seen_by(among, cause_).message(), cause_.culprit()};
+}
 
 void core::revoke_all(error why) noexcept {
   if (cause_) return;
