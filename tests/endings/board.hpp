@@ -75,6 +75,7 @@ struct board {
   plan what;
   sem_t working;                             ///< posted by every rank that is about to loop
   sem_t survived;                            ///< and by those that are through
+  sem_t timed_out;                           ///< posted when the one with the deadline has its outcome
   std::array<sem_t, most_ranks> together{};  ///< see `meet`
   std::atomic<std::int64_t> moment{0};       ///< of the ending
   std::array<rank_report, most_ranks> ranks;

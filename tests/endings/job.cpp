@@ -49,6 +49,7 @@ shared_board::shared_board(const plan& what) : fd_{::memfd_create("endings", 0)}
   board_->what = what;
   ::sem_init(&board_->working, 1, 0);
   ::sem_init(&board_->survived, 1, 0);
+  ::sem_init(&board_->timed_out, 1, 0);
   for (sem_t& s : board_->together) ::sem_init(&s, 1, 0);
 }
 

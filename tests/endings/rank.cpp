@@ -82,6 +82,7 @@ class worker {
   task<error> end_it(std::uint64_t number, std::size_t count);
   task<error> messages_among_survivors();
   task<error> have_a_child(std::uint64_t number);
+  static void wait_outside(sem_t& posted, int times = 1);
   void meet(bool with_victim);
   /// Adds to what the driver shows when something is wrong.
   void note(const char* when, const error& what) {
@@ -179,6 +180,7 @@ task<error> worker::step(std::uint64_t number) {
 
 /// The endings that ranks make themselves.
 task<error> worker::end_it(std::uint64_t number, std::size_t count) {
+  const bool in_a_hurry = plan_.what == kind::deadline && me_ == (plan_.victim + 1) % plan_.ranks;
   deadline limit;
   if (is_victim()) {
     board_.moment = now_ns();
@@ -191,12 +193,13 @@ task<error> worker::end_it(std::uint64_t number, std::size_t count) {
       co_return error{errc::peer_left, "left", me_};
     }
     if (plan_.what == kind::mismatch) ++count;
-    if (plan_.what == kind::deadline) compute_for(40ms);
-  } else if (plan_.what == kind::deadline && me_ == (plan_.victim + 1) % plan_.ranks) {
+    if (plan_.what == kind::deadline) wait_outside(board_.timed_out);
+  } else if (in_a_hurry) {
     limit = deadline{20ms};
   }
   task<error> calling = reduce(number, count, limit);
   error ended = co_await std::move(calling);
+  if (in_a_hurry) ::sem_post(&board_.timed_out);
   co_return ended;
 }
 
@@ -242,16 +245,23 @@ task<error> worker::work_until_it_ends() {
   co_return error{errc::ok};
 }
 
-/// Outside the library: everybody is here. The driver sees to it that a rank which died is not waited for.
-void worker::meet(bool with_victim) {
+/// Outside the library, whose engine does not run meanwhile.
+void worker::wait_outside(sem_t& posted, int times) {
   timespec limit{};
   ::clock_gettime(CLOCK_REALTIME, &limit);
   limit.tv_sec += 20;
-  for (rank_t r = 0; r < plan_.ranks; ++r)
-    if (r != me_ && (with_victim || r != plan_.victim)) ::sem_post(&board_.together[index(r)]);
-  for (rank_t r = 0; r < plan_.ranks; ++r)
-    if (r != me_ && (with_victim || r != plan_.victim))
-      (void)::sem_timedwait(&board_.together[index(me_)], &limit);
+  for (; times > 0; --times) (void)::sem_timedwait(&posted, &limit);
+}
+
+/// Everybody is here. The driver sees to it that a rank which died is not waited for.
+void worker::meet(bool with_victim) {
+  int others = 0;
+  for (rank_t r = 0; r < plan_.ranks; ++r) {
+    if (r == me_ || (!with_victim && r == plan_.victim)) continue;
+    ::sem_post(&board_.together[index(r)]);
+    ++others;
+  }
+  wait_outside(board_.together[index(me_)], others);
 }
 
 task<error> worker::messages_among_survivors() {

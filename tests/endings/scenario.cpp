@@ -294,7 +294,7 @@ limits limits_for(kind what) {
       return {4000 * slack, 6000 * slack};
     case kind::abort:  // the launcher's end
       return {1000 * slack, 1000 * slack};
-    case kind::deadline:  // the one that comes late computes for 40 ms
+    case kind::deadline:  // 20 ms; the late one comes when they have passed
       return {100 * slack, 200 * slack};
     default:
       return {20 * slack, 100 * slack};
