@@ -115,7 +115,8 @@ bool flows(std::uint64_t bytes, rank_t ranks) noexcept {
 
 algorithm choose_all_reduce(const selection_settings& settings, std::uint64_t bytes, rank_t ranks,
                             bool wide) noexcept {
-  if (bytes <= small_bytes && !(wide && ranks <= few_ranks)) return algorithm::recursive_doubling;
+  if (wide && ranks <= few_ranks) return algorithm::slice_owner;
+  if (bytes <= small_bytes) return algorithm::recursive_doubling;
   if (settings.hosts_of_several && bytes > small_bytes) return algorithm::hierarchical;
   if (ranks <= few_ranks) return algorithm::slice_owner;
   return bytes <= whole_bytes ? algorithm::halving : algorithm::ring;

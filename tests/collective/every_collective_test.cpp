@@ -8,11 +8,14 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 
 using namespace chorale;
@@ -21,9 +24,9 @@ using namespace chorale::testing;
 namespace {
 
 #ifdef CHORALE_SANITIZED
-constexpr int programs = 25;
+constexpr int program_count = 25;
 #else
-constexpr int programs = 320;
+constexpr int program_count = 320;
 #endif
 constexpr std::size_t calls_a_program = 7;
 constexpr std::byte untouched{0xa5};
@@ -87,7 +90,6 @@ struct rank_memory {
 
 struct drawn_call {
   plain_case what;
-  commutativity order = commutativity::unknown;
   folds how = folds::in_elements;
   std::vector<rank_memory> memory;
 };
@@ -208,7 +210,7 @@ call describe_as(const drawn_call& drawn, rank_t r) {
   const std::span<const T> in{reinterpret_cast<const T*>(m.input), c.reads(r) ? c.in_count(r) : 0};
   const std::span<T> out{reinterpret_cast<T*>(m.output), needs_out ? c.out_count(r) : 0};
   const reduce_operation op = [&]() -> reduce_operation {
-    if (c.op == reduction::user) return user_reduction{"compose", compose, nullptr, drawn.order};
+    if (c.op == reduction::user) return user_reduction{"compose", compose, nullptr, commutativity::unknown};
     if (c.op != reduction::premul_sum) return c.op;
     T factor{};
     store(c.type, reinterpret_cast<std::byte*>(&factor), c.factors[self]);
@@ -306,25 +308,55 @@ selection_settings draw_settings(dice& d) {
   return s;
 }
 
+/// The calls of one communicator: the epoch's own, or that of a child, whose ranks are `members` of it.
+struct program {
+  std::vector<rank_t> members;  // empty: all
+  std::deque<drawn_call> calls;
+  bool at_once = false;
+  std::uint64_t lanes = 1;
+
+  [[nodiscard]] bool has(rank_t in_epoch) const {
+    return members.empty() || std::ranges::find(members, in_epoch) != members.end();
+  }
+};
+
 /// Every rank makes the calls in one order; all at once, or each when the one before has ended.
-task<void> play(core& on, rank_t r, std::deque<drawn_call>& calls, bool at_once, std::uint64_t lanes) {
+task<void> play(core& on, group& among, program& p) {
   std::vector<started> running;
   std::vector<lane_state*> kept;  // a lane's last handle ends its key
-  for (std::uint64_t key = 1; key <= lanes; ++key) kept.push_back(on.open_lane(key).value());
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    call what = describe_for(calls[i], r);
+  const rank_t r = among.rank();
+  for (std::uint64_t key = 0; key < p.lanes; ++key) kept.push_back(on.open_lane(among, key).value());
+  for (std::size_t i = 0; i < p.calls.size(); ++i) {
+    call what = describe_for(p.calls[i], r);
     // Planned calls meet others.
     if ((i + static_cast<std::size_t>(r)) % 3 == 0)
-      what.prepared = std::make_shared<const prepared_call>(on.prepare(on.everybody(), what).value());
-    ticket placed = place_checked(on, what, 1 + i % lanes);
+      what.prepared = std::make_shared<const prepared_call>(on.prepare(among, what).value());
+    ticket placed = place_checked(on, among, what, i % p.lanes);
     started op = std::move(placed).start();
-    if (at_once)
+    if (p.at_once)
       running.push_back(std::move(op));
     else
       co_await std::move(op);
   }
   for (started& op : running) co_await std::move(op);
   for (lane_state* lane : kept) on.close_handle(*lane);
+}
+
+/// What all ranks play, and at the same time what children do.
+task<void> play_all(core& on, std::deque<program>& programs) {
+  const environment& here = co_await this_environment{};
+  scope all{here};
+  std::vector<group*> children;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    program& p = programs[i];
+    if (!p.has(on.rank())) continue;
+    if (!p.members.empty()) children.push_back(&on.add_group(100 + i, p.members, on.everybody()));
+    all.spawn(play(on, p.members.empty() ? on.everybody() : *children.back(), p));
+  }
+  co_await all.join();
+  ticket together = place(on, barrier_call(), 77);  // else who is through leaves while others are not
+  co_await std::move(together);
+  for (group* child : children) on.leave_group(*child);
 }
 
 void judge(drawn_call& drawn) {
@@ -354,6 +386,28 @@ engine make_engine(dice& d, medium over) {
   return engine{engine_options{plain ? backend_kind::epoll : backend_kind::io_uring, duration{0}}};
 }
 
+program draw_program(dice& d, rank_t n, const selection_settings& settings) {
+  program p;
+  for (std::size_t i = 0; i < calls_a_program; ++i) {
+    drawn_call& drawn = p.calls.emplace_back();
+    drawn.what = draw_case(d, n);
+    for (rank_t r = 0; r < n; ++r) drawn.memory.push_back(lay_out(d, drawn.what, r));
+    drawn.how = folds_of(settings, drawn.what, describe_for(drawn, 0));
+  }
+  p.at_once = d.one_in(2);
+  p.lanes = 1 + d.below(3);
+  return p;
+}
+
+/// Ranks of a child, in any order.
+std::vector<rank_t> draw_members(dice& d, rank_t n) {
+  std::vector<rank_t> members(static_cast<std::size_t>(n));
+  std::iota(members.begin(), members.end(), 0);
+  std::ranges::shuffle(members, d.random);
+  members.resize(1 + d.below(static_cast<std::uint64_t>(n)));
+  return members;
+}
+
 void play_program(std::uint32_t seed) {
   dice d{std::mt19937{seed}};
   constexpr medium media[] = {medium::shm, medium::tcp, medium::mixed, medium::simulated, medium::simulated};
@@ -363,34 +417,35 @@ void play_program(std::uint32_t seed) {
   settings.all_lines = over == medium::shm;
   std::vector<std::uint32_t> hosts;
   for (rank_t r = 0; r < n; ++r) hosts.push_back(static_cast<std::uint32_t>(d.below(3)));
-  settings.hosts_of_several = n > 1;
-  std::deque<drawn_call> calls;
-  for (std::size_t i = 0; i < calls_a_program; ++i) {
-    drawn_call& drawn = calls.emplace_back();
-    drawn.what = draw_case(d, n);
-    if (d.one_in(3)) drawn.order = commutativity::unknown;
-    for (rank_t r = 0; r < n; ++r) drawn.memory.push_back(lay_out(d, drawn.what, r));
-    drawn.how = folds_of(settings, drawn.what, describe_for(drawn, 0));
+  std::deque<program> programs;
+  programs.push_back(draw_program(d, n, settings));
+  const std::uint64_t children = d.one_in(3) ? 1 + d.below(2) : 0;
+  for (std::uint64_t i = 0; i < children; ++i) {
+    std::vector<rank_t> members = draw_members(d, n);
+    selection_settings child = settings;  // as the child's group works it out
+    std::set<std::uint32_t> distinct;
+    for (const rank_t m : members) distinct.insert(hosts[static_cast<std::size_t>(m)]);
+    child.hosts_of_several = distinct.size() > 1 && distinct.size() < members.size();
+    programs.push_back(draw_program(d, static_cast<rank_t>(members.size()), child));
+    programs.back().members = std::move(members);
   }
-  const bool at_once = d.one_in(2);
-  const std::uint64_t lanes = 1 + d.below(3);
-  BOOST_TEST_CONTEXT("seed " << seed << ", " << n << " ranks, " << name_of(over)
-                             << (at_once ? ", at once" : "")) {
+  BOOST_TEST_CONTEXT("seed " << seed << ", " << n << " ranks, " << name_of(over) << ", " << children
+                             << " children") {
     engine loop = make_engine(d, over);
     {
       ranks all{loop, n, over, settings, seed, hosts};
-      auto body = [&](core& on, rank_t r) { return play(on, r, calls, at_once, lanes); };
+      auto body = [&](core& on, rank_t) { return play_all(on, programs); };
       try {
         all.run(body);
       } catch (const failure& f) {
-        for (const drawn_call& drawn : calls) BOOST_TEST_MESSAGE(drawn.what.text());
+        for (const program& p : programs)
+          for (const drawn_call& drawn : p.calls) BOOST_TEST_MESSAGE(drawn.what.text());
         BOOST_ERROR("a call failed: " << f.what());
         return;
       }
     }
-    for (drawn_call& drawn : calls) BOOST_TEST_CONTEXT(drawn.what.text()) {
-        judge(drawn);
-      }
+    for (program& p : programs)
+      for (drawn_call& drawn : p.calls) BOOST_TEST_CONTEXT(drawn.what.text()) judge(drawn);
   }
 }
 
@@ -406,7 +461,7 @@ BOOST_AUTO_TEST_CASE(random_programs) {
   }
   const auto first = static_cast<std::uint32_t>(std::random_device{}());
   BOOST_TEST_MESSAGE("seeds from " << first);
-  for (std::uint32_t i = 0; i < programs; ++i) play_program(first + i);
+  for (std::uint32_t i = 0; i < program_count; ++i) play_program(first + i);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -117,10 +117,11 @@ class ranks {
   std::vector<std::unique_ptr<core>> cores_;
 };
 
-/// A call on a lane of one rank, as the api makes it.
-inline ticket place(core& on, call what, std::uint64_t key = default_lane, deadline limit = {}) {
+/// A call on a lane of one rank's group, as the api makes it.
+inline ticket place(core& on, group& among, call what, std::uint64_t key = default_lane,
+                    deadline limit = {}) {
   detail::call_place place;
-  auto opened = on.open_lane(key);
+  auto opened = on.open_lane(among, key);
   if (!opened) {
     place.refused = std::move(opened).error();
     return ticket{std::move(place)};
@@ -134,14 +135,23 @@ inline ticket place(core& on, call what, std::uint64_t key = default_lane, deadl
   return ticket{std::move(place)};
 }
 
+inline ticket place(core& on, call what, std::uint64_t key = default_lane, deadline limit = {}) {
+  return place(on, on.everybody(), std::move(what), key, limit);
+}
+
 /// As the api does: what can be refused is refused before the call takes its place.
-inline ticket place_checked(core& on, const call& what, std::uint64_t key = default_lane,
+inline ticket place_checked(core& on, group& among, const call& what, std::uint64_t key = default_lane,
                             deadline limit = {}) {
-  auto valid = validate(what, on.rank(), on.size());
-  if (valid) return place(on, what, key, limit);
+  auto valid = validate(what, among.rank(), among.size());
+  if (valid) return place(on, among, what, key, limit);
   detail::call_place refused;
   refused.refused = std::move(valid).error();
   return ticket{std::move(refused)};
+}
+
+inline ticket place_checked(core& on, const call& what, std::uint64_t key = default_lane,
+                            deadline limit = {}) {
+  return place_checked(on, on.everybody(), what, key, limit);
 }
 
 inline call all_reduce_of(std::span<const float> in, std::span<float> out) {
