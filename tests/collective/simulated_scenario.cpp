@@ -26,6 +26,13 @@ planned_call draw_call(seeded_random& random, rank_t ranks, std::uint64_t lanes)
     c.from = static_cast<rank_t>(random.below(static_cast<std::uint64_t>(ranks)));
     c.to = static_cast<rank_t>(
         (c.from + 1 + static_cast<rank_t>(random.below(static_cast<std::uint64_t>(ranks - 1)))) % ranks);
+  } else if (random.one_in(2)) {
+    static constexpr collective_kind one_way[] = {collective_kind::broadcast, collective_kind::reduce,
+                                                  collective_kind::scan};
+    c.kind = one_way[random.below(std::size(one_way))];
+    c.from = c.kind == collective_kind::scan
+                 ? 0
+                 : static_cast<rank_t>(random.below(static_cast<std::uint64_t>(ranks)));
   }
   return c;
 }
@@ -103,6 +110,7 @@ std::string describe(const scenario& s) {
     text += "  call " + std::to_string(i) + " on lane " + std::to_string(c.lane) + ": " +
             std::string{name_of(c.kind)} + " of " + std::to_string(c.count);
     if (!c.collective()) text += ", " + std::to_string(c.from) + " to " + std::to_string(c.to);
+    if (has_root(c.kind)) text += ", root " + std::to_string(c.from);
     text += "\n";
   }
   for (const planned_fault& f : s.faults) text += "  " + describe(f) + "\n";
@@ -115,7 +123,8 @@ call call_of(const scenario& s, rank_t rank, std::size_t index) {
   c.kind = planned.kind;
   c.count = planned.count;
   if (c.kind != collective_kind::barrier) c.type = dtype::f32;
-  if (c.kind == collective_kind::all_reduce) c.op = reduction::sum;
+  if (reduces(c.kind)) c.op = reduction::sum;
+  if (c.kind == collective_kind::broadcast || c.kind == collective_kind::reduce) c.root = planned.from;
   if (c.kind == collective_kind::message) {
     c.sending = rank == planned.from;
     c.peer = c.sending ? planned.to : planned.from;
@@ -127,10 +136,13 @@ call call_of(const scenario& s, rank_t rank, std::size_t index) {
       c.type = dtype::f32;
       c.op = reduction::sum;
       c.count = 1;
-    } else if (f.variant == 0 && c.kind == collective_kind::all_reduce) {
+    } else if (f.variant == 0 && has_root(c.kind)) {
+      c.root = (c.root + 1) % s.ranks;
+    } else if (f.variant == 0 && reduces(c.kind)) {
       c.op = reduction::max;
-    } else if (f.variant == 1 && c.kind == collective_kind::all_reduce) {
+    } else if (f.variant == 1 && c.kind != collective_kind::message) {
       c.kind = collective_kind::barrier;
+      c.root = 0;
       c.type = dtype::none;
       c.op = reduction::none;
       c.count = 0;

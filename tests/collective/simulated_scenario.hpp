@@ -16,11 +16,15 @@ struct planned_call {
   collective_kind kind = collective_kind::all_reduce;
   std::uint64_t lane = 0;
   std::size_t count = 0;
-  rank_t from = no_rank;  ///< message
+  rank_t from = no_rank;  ///< message; the root of a broadcast or reduce
   rank_t to = no_rank;
   std::uint64_t ticket = 0;  ///< collectives: the number on their lane
 
   [[nodiscard]] bool collective() const { return kind != collective_kind::message; }
+  /// Nobody can be through before everybody has called.
+  [[nodiscard]] bool meets() const {
+    return kind == collective_kind::all_reduce || kind == collective_kind::barrier || count == 0;
+  }
   [[nodiscard]] bool concerns(rank_t r) const { return collective() || r == from || r == to; }
 };
 

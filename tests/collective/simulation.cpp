@@ -74,13 +74,15 @@ void simulated_run::prepare(rank_t me, std::size_t index) {
   const call what = call_of(script_, me, index);
   const bool disagrees = fault_at(me, index, fault_kind::mismatch) != nullptr;
   mine.in.resize(what.count);
-  if (what.kind == collective_kind::message && !what.sending) {
+  const bool receives_only = (what.kind == collective_kind::message && !what.sending) ||
+                             (what.kind == collective_kind::broadcast && what.root != me);
+  if (receives_only) {
     std::ranges::fill(mine.in, -1.0F);
     return;
   }
   for (std::size_t i = 0; i < what.count; ++i)
     mine.in[i] = disagrees ? poison : static_cast<float>(value_of(me, index, i));
-  if (what.kind == collective_kind::all_reduce && dice.one_in(2)) mine.out.assign(what.count, -1);
+  if (reduces(what.kind) && dice.one_in(2)) mine.out.assign(what.count, -1);
 }
 
 const planned_fault* simulated_run::fault_at(rank_t me, std::size_t index, fault_kind kind) const {
@@ -92,10 +94,9 @@ const planned_fault* simulated_run::fault_at(rank_t me, std::size_t index, fault
 void simulated_run::start(rank_t me, std::size_t index) {
   auto& mine = state(me, index);
   call what = call_of(script_, me, index);
-  if (what.kind == collective_kind::all_reduce || what.sending)
-    what.in = reinterpret_cast<const std::byte*>(mine.in.data());
-  if (what.kind == collective_kind::all_reduce || !what.sending)
-    what.out = reinterpret_cast<std::byte*>(mine.result().data());
+  const bool collective = what.kind != collective_kind::message;
+  if (collective || what.sending) what.in = reinterpret_cast<const std::byte*>(mine.in.data());
+  if (collective || !what.sending) what.out = reinterpret_cast<std::byte*>(mine.result().data());
   if (what.kind == collective_kind::barrier) what.in = what.out = nullptr;
   const std::uint64_t lane = script_.calls[index].lane;
   net_.trace().note(loop_.now(), me, simulated_event::called, index);
