@@ -6,12 +6,13 @@
 // NCCL is taken at its better of default and 32 channels. Plain cudaMalloc-like buffers on both sides.
 #pragma once
 
-#include "all_reduce.hpp"
+#include "options.hpp"
+#include <chorale/async/task.hpp>
 
 namespace chorale::bench {
 
 struct device_all_reduce_options {
-  all_reduce_options common;
+  bench_options common;
   bool graph = false;
   bool versus_nccl = false;
   int repeats = 7;

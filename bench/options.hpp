@@ -1,10 +1,8 @@
-// `chorale bench all_reduce`: how long an all-reduce of host memory takes, by size, with its result checked.
-//
-// Columns and options follow nccl-tests: time is the average of back-to-back calls, averaged over ranks;
-// algbw is bytes over time; busbw is algbw · 2(n − 1)/n.
+// What `chorale bench` was asked to measure, and the sizes that follow from it. Flags as in nccl-tests.
 #pragma once
 
-#include <chorale/async/task.hpp>
+#include <chorale/async/error.hpp>
+#include <chorale/kernels/dtype.hpp>
 
 #include <cstdint>
 #include <string>
@@ -12,9 +10,9 @@
 
 namespace chorale::bench {
 
-enum class report_format { table, json };
+enum class report_format { table, json, markdown };
 
-struct all_reduce_options {
+struct bench_options {
   std::uint64_t begin = 8;  ///< bytes
   std::uint64_t end = 16u << 20;
   std::uint64_t step = 0;  ///< bytes added from size to size; 0: multiply by `factor`
@@ -23,14 +21,23 @@ struct all_reduce_options {
   int warmup = 5;
   bool check = true;
   report_format format = report_format::table;
+  dtype type = dtype::f32;
+  reduction op = reduction::sum;
+  rank_t root = 0;
   std::string algorithm;           ///< empty: the communicator's choice
   std::string required_transport;  ///< refuse to measure another; empty: any
 };
 
 /// Sizes in bytes from `begin` to `end`; the end is always among them.
-[[nodiscard]] std::vector<std::uint64_t> sizes_of(const all_reduce_options& options);
-
-/// Joins the job this process is a rank of, and measures. Rank 0 prints. 0, or 1 if a result was wrong.
-[[nodiscard]] task<int> bench_all_reduce(all_reduce_options options);
+[[nodiscard]] inline std::vector<std::uint64_t> sizes_of(const bench_options& o) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t s = o.begin; s < o.end;) {
+    sizes.push_back(s);
+    if (o.step == 0 && s > o.end / o.factor) break;
+    s = o.step != 0 ? s + o.step : s * o.factor;
+  }
+  sizes.push_back(o.end);
+  return sizes;
+}
 
 }  // namespace chorale::bench
