@@ -119,8 +119,8 @@ inline constexpr auto describe_barrier = [](auto&&... a)
 
 }  // namespace detail
 
-/// `Self` has `ticket place(const described_call&, deadline)` and, if it takes tokens, `call_with(maker,
-/// token)`.
+/// `Self` has `place(const described_call&, deadline)` and, if it takes tokens, `call_with(described_call,
+/// deadline, token)`.
 template <class Self>
 class collective_calls {
  public:
@@ -213,9 +213,8 @@ class collective_calls {
     if constexpr (arguments::has_token) {
       limit = deadline{limit.from(steady_now())};  // counts from here, not from when the engine takes it
       using token = std::tuple_element_t<sizeof...(Args) - 1, std::tuple<Args...>>;
-      return self.call_with(
-          [&self, described = std::move(described), limit] { return self.place(described, limit); },
-          std::forward<token>(std::get<sizeof...(Args) - 1>(all)));
+      return self.call_with(std::move(described), limit,
+                            std::forward<token>(std::get<sizeof...(Args) - 1>(all)));
     } else {
       return self.place(described, limit);
     }

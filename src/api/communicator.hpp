@@ -80,6 +80,20 @@ class communicator : public collective_calls<communicator> {
   [[nodiscard]] task<void> batch(const Calls&... calls) {
     return lane_.batch(calls...);
   }
+  [[nodiscard]] task<void> batch(std::span<const described_call> calls) { return lane_.batch(calls); }
+  /// With a completion token behind the calls, from any thread.
+  template <class... Args>
+    requires detail::call_arguments<Args...>::has_token
+  auto batch(Args&&... calls_and_token) {
+    return detail::batch_and_token(
+        [this](auto calls, auto&& token) {
+          return token_traits<std::remove_cvref_t<decltype(token)>>::call(
+              loop(),
+              [this, calls = std::move(calls)] { return batch(std::span<const described_call>{calls}); },
+              std::forward<decltype(token)>(token));
+        },
+        std::forward<Args>(calls_and_token)...);
+  }
 
   /// An order of calls of its own, by key (0 is the communicator's own). Calls on a handle that could not be
   /// had end with its error.
@@ -116,10 +130,11 @@ class communicator : public collective_calls<communicator> {
   friend class collective_calls<communicator>;
   explicit communicator(std::shared_ptr<epoch> current);
   communicator(std::shared_ptr<epoch> current, group& among);
-  template <class Maker, class Token>
-  auto call_with(Maker maker, Token&& token) {
-    return token_traits<std::remove_cvref_t<Token>>::call(loop(), std::move(maker),
-                                                          std::forward<Token>(token));
+  template <class Token>
+  auto call_with(described_call described, deadline limit, Token&& token) {
+    return token_traits<std::remove_cvref_t<Token>>::call(
+        loop(), [this, described = std::move(described), limit] { return place(described, limit); },
+        std::forward<Token>(token));
   }
   [[nodiscard]] engine& loop() const noexcept;
   struct split_wishes;

@@ -1,5 +1,7 @@
 #include <chorale/api/foreign_call.hpp>
 
+#include <new>
+
 namespace chorale {
 
 template <void (foreign_call::*What)()>
@@ -40,7 +42,12 @@ void foreign_call::request_stop() noexcept {
   if (!stop_posted_.exchange(true, std::memory_order_relaxed)) hand_over(stopping_);
 }
 
-void foreign_call::drop() noexcept { hand_over(dropping_); }
+void foreign_call::let_go() noexcept {
+  if (over_)
+    delete this;
+  else
+    hand_over(dropping_);  // tickets go where they were taken
+}
 
 void foreign_call::wait_until_quiet() noexcept {
   if (loop_.in_loop()) {
@@ -54,24 +61,36 @@ void foreign_call::wait_until_quiet() noexcept {
 
 // The engine's thread.
 
-void foreign_call::take_place() { ticket_.emplace(make()); }
+void foreign_call::take_place() {
+  try {
+    work_.emplace(make());
+  } catch (const failure& f) {
+    outcome_ = f.why();
+  } catch (const std::bad_alloc&) {
+    outcome_ = error{errc::out_of_memory, "a call from another thread could not take its place"};
+  }
+}
 
 void foreign_call::stop_now() { stop_.request_stop(errc::cancelled); }
 
-void foreign_call::give_up() { ticket_.reset(); }
+void foreign_call::give_up() {
+  work_.reset();
+  over_ = true;
+}
 
 task<void> foreign_call::carry(foreign_call& self) {
-  as_result_of<ticket> awaited = as_result(std::move(*self.ticket_));
-  const result<void> outcome = co_await std::move(awaited);
-  self.finish_with(outcome.has_value() ? error{} : outcome.error());
+  task<error> work = std::move(*self.work_);
+  error outcome = co_await std::move(work);
+  self.finish_with(std::move(outcome));
 }
 
 void foreign_call::start() {
+  add_reference();  // until the end is told
+  if (!work_) return finish_with(std::move(outcome_));
   if (stop_.stop_requested()) {
     // Not started at all: whoever asked may have taken the buffers away.
-    ticket_.reset();
-    finish_with(error{errc::cancelled});
-    return;
+    work_.reset();
+    return finish_with(error{errc::cancelled});
   }
   driver_.emplace(carry(*this), environment_);
   driver_->start();
@@ -79,7 +98,6 @@ void foreign_call::start() {
 
 void foreign_call::finish_with(error outcome) noexcept {
   outcome_ = std::move(outcome);
-  add_reference();
   loop_.schedule(ending_);  // when the coroutine is through
 }
 
@@ -90,11 +108,40 @@ void foreign_call::tell_end() {
     return;
   }
   driver_.reset();
-  ticket_.reset();
+  work_.reset();
+  over_ = true;
   if (listener* who = std::exchange(listener_, nullptr)) who->ended(outcome_);
   const std::lock_guard lock{mutex_};
   quiet_ = true;
   changed_.notify_all();
 }
+
+namespace detail {
+
+task<error> outcome_of(ticket placed) {
+  error outcome;
+  try {
+    as_result_of<ticket> awaited = as_result(std::move(placed));
+    const result<void> ended = co_await std::move(awaited);
+    if (!ended) outcome = ended.error();
+  } catch (const std::bad_alloc&) {
+    outcome = error{errc::out_of_memory, "an operation could not be started"};
+  }
+  co_return outcome;
+}
+
+task<error> outcome_of(task<void> work) {
+  error outcome;
+  try {
+    co_await std::move(work);
+  } catch (const failure& f) {
+    outcome = f.why();
+  } catch (const std::bad_alloc&) {
+    outcome = error{errc::out_of_memory, "operations could not be started"};
+  }
+  co_return outcome;
+}
+
+}  // namespace detail
 
 }  // namespace chorale

@@ -5,8 +5,9 @@
 // calls of one lane come from one strand agree; calls from several threads have no order among themselves
 // unless the caller gives them one. What happens later (begin, stop, drop) never changes the place.
 //
-// Counted: the adapter and every step on its way to the engine hold one reference. Functions marked "any
-// thread" only post.
+// Counted: the adapter and every step on its way to the engine hold one reference. When the last goes and the
+// call was never begun, the lane is revoked as for any dropped ticket. Functions marked "any thread" only
+// post.
 #pragma once
 
 #include <chorale/api/ticket.hpp>
@@ -14,8 +15,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace chorale {
@@ -34,13 +37,13 @@ class foreign_call {
     ~listener() = default;
   };
 
+  /// Any thread: true once, for whoever is to begin it.
+  [[nodiscard]] bool first_to_begin() noexcept { return !claimed_.exchange(true, std::memory_order_relaxed); }
   /// Any thread, once: starts the operation. `who` stays until `ended`, or until `wait_until_quiet` returned.
   void begin(listener& who) noexcept;
   /// Any thread: asks the operation to end with errc::cancelled. Its lane ends with it. Later requests change
   /// nothing.
   void request_stop() noexcept;
-  /// Any thread, instead of `begin`: the lane is revoked as for any dropped ticket.
-  void drop() noexcept;
   /// Any thread, after `begin`: returns when the operation has ended and the listener will not be used any
   /// more. Takes a turn or two of the engine and waits for no peer, once a stop was requested. On the
   /// engine's own thread it can not wait: there it ends the operation inside the call and forgets the
@@ -49,7 +52,7 @@ class foreign_call {
 
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void remove_reference() noexcept {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) let_go();
   }
 
  protected:
@@ -57,8 +60,9 @@ class foreign_call {
   virtual ~foreign_call() = default;
   /// Takes the place. After construction, by whoever made the call.
   void place() noexcept;
-  /// Makes the call, on the engine's thread.
-  virtual ticket make() = 0;
+  /// Makes the call, on the engine's thread: what it returns starts when it is awaited, and drops its tickets
+  /// when it is not.
+  virtual task<error> make() = 0;
 
  private:
   struct step : operation {
@@ -66,6 +70,7 @@ class foreign_call {
     foreign_call& self;
   };
   void hand_over(step& what) noexcept;
+  void let_go() noexcept;
   template <void (foreign_call::*What)()>
   static void take(operation& op) noexcept;
   void take_place();
@@ -78,6 +83,7 @@ class foreign_call {
 
   engine& loop_;
   std::atomic<int> references_{1};
+  std::atomic<bool> claimed_{false};
   std::atomic<bool> stop_posted_{false};
   step placing_;
   step beginning_;
@@ -86,12 +92,13 @@ class foreign_call {
   step ending_;
 
   // The engine's thread.
-  std::optional<ticket> ticket_;
+  std::optional<task<error>> work_;
   listener* listener_ = nullptr;
   stop_source stop_;
   environment environment_;
   std::optional<task_driver<void>> driver_;
   error outcome_;
+  bool over_ = false;  // ended, or given up
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -99,30 +106,37 @@ class foreign_call {
 };
 
 /// One reference.
-class foreign_call_handle {
+template <class Call = foreign_call>
+class foreign_handle {
  public:
-  foreign_call_handle() = default;
+  foreign_handle() = default;
   /// Adopts the reference a call is made with.
-  explicit foreign_call_handle(foreign_call* call) noexcept : call_{call} {}
-  foreign_call_handle(const foreign_call_handle& other) noexcept : call_{other.call_} {
+  explicit foreign_handle(Call* call) noexcept : call_{call} {}
+  foreign_handle(const foreign_handle& other) noexcept : call_{other.call_} {
     if (call_) call_->add_reference();
   }
-  foreign_call_handle(foreign_call_handle&& other) noexcept : call_{std::exchange(other.call_, nullptr)} {}
-  foreign_call_handle& operator=(foreign_call_handle other) noexcept {
+  foreign_handle(foreign_handle&& other) noexcept : call_{std::exchange(other.call_, nullptr)} {}
+  foreign_handle& operator=(foreign_handle other) noexcept {
     std::swap(call_, other.call_);
     return *this;
   }
-  ~foreign_call_handle() {
+  ~foreign_handle() {
     if (call_) call_->remove_reference();
   }
-  [[nodiscard]] foreign_call* operator->() const noexcept { return call_; }
+  [[nodiscard]] Call* operator->() const noexcept { return call_; }
   explicit operator bool() const noexcept { return call_ != nullptr; }
 
  private:
-  foreign_call* call_ = nullptr;
+  Call* call_ = nullptr;
 };
 
+using foreign_call_handle = foreign_handle<>;
+
 namespace detail {
+
+/// The operation's outcome as a value. `work` throws `failure` or std::bad_alloc and nothing else.
+[[nodiscard]] task<error> outcome_of(ticket placed);
+[[nodiscard]] task<error> outcome_of(task<void> work);
 
 template <class Maker>
 class foreign_call_of final : public foreign_call {
@@ -131,19 +145,63 @@ class foreign_call_of final : public foreign_call {
   using foreign_call::place;
 
  private:
-  ticket make() override { return maker_(); }
+  task<error> make() override { return outcome_of(maker_()); }
   Maker maker_;
+};
+
+/// A task on its way to the engine, and what it returned or threw on the way back.
+template <class T>
+class foreign_task final : public foreign_call {
+ public:
+  using value_type = T;
+  foreign_task(engine& loop, task<T> work) noexcept : foreign_call{loop}, work_{std::move(work)} {}
+  using foreign_call::place;
+
+  // After the end, whose `outcome` says errc::cancelled where the task was never started.
+  [[nodiscard]] std::exception_ptr failed(const error& outcome) const {
+    return outcome ? std::make_exception_ptr(failure{outcome}) : failed_;
+  }
+  [[nodiscard]] auto& value() noexcept { return value_; }
+
+ private:
+  using stored = std::conditional_t<std::is_void_v<T>, bool, T>;
+  task<error> make() override { return keep(*this, std::move(work_)); }
+  static task<error> keep(foreign_task& self, task<T> work) {
+    error none;
+    try {
+      if constexpr (std::is_void_v<T>) {
+        co_await std::move(work);
+      } else {
+        T value = co_await std::move(work);
+        self.value_.emplace(std::move(value));
+      }
+    } catch (...) {
+      self.failed_ = std::current_exception();
+    }
+    co_return none;
+  }
+  task<T> work_;
+  std::optional<stored> value_;
+  std::exception_ptr failed_;
 };
 
 }  // namespace detail
 
-/// Makes a call: `maker()` returns its ticket and is called once, on the engine's thread. What it refers to
-/// (the communicator, the buffers) stays until the call has ended or was dropped.
+/// Makes a call: `maker()` returns its ticket, or the task of a batch, and is called once, on the engine's
+/// thread. What it refers to (the communicator, the buffers) stays until the call has ended or was given up.
 template <class Maker>
 foreign_call_handle make_foreign_call(engine& loop, Maker maker) {
   auto* made = new detail::foreign_call_of<Maker>{loop, std::move(maker)};
   foreign_call_handle owner{made};
   made->place();
+  return owner;
+}
+
+/// Makes a call of any task, which takes no place before it runs.
+template <class T>
+foreign_handle<detail::foreign_task<T>> make_foreign_task(engine& loop, task<T> work) {
+  foreign_handle<detail::foreign_task<T>> owner{new detail::foreign_task<T>{loop, std::move(work)}};
+  owner->place();
   return owner;
 }
 

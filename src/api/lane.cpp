@@ -3,6 +3,8 @@
 #include <chorale/collective/core.hpp>
 #include <chorale/collective/prepared_call.hpp>
 
+#include <vector>
+
 namespace chorale {
 namespace {
 
@@ -39,6 +41,13 @@ ticket lane::take_place(const call& valid, deadline limit) {
   place.inside = inside_;
   place.lane = state_;
   return ticket{std::move(place)};
+}
+
+task<void> lane::batch(std::span<const described_call> calls) {
+  std::vector<ticket> placed;
+  placed.reserve(calls.size());
+  for (const described_call& each : calls) placed.push_back(place(each));
+  return detail::run_batch(std::move(placed));
 }
 
 planned_call lane::plan(const described_call& described) {

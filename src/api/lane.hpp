@@ -10,9 +10,10 @@
 #include <chorale/api/collective_calls.hpp>
 #include <chorale/api/ticket.hpp>
 
+#include <array>
 #include <concepts>
+#include <span>
 #include <utility>
-#include <vector>
 
 namespace chorale {
 
@@ -43,11 +44,10 @@ class lane : public collective_calls<lane> {
   /// is thrown when all have ended. A batch that is never awaited drops its tickets: see ticket.hpp.
   template <std::same_as<described_call>... Calls>
   [[nodiscard]] task<void> batch(const Calls&... calls) {
-    std::vector<ticket> placed;
-    placed.reserve(sizeof...(calls));
-    (placed.push_back(place(calls)), ...);
-    return detail::run_batch(std::move(placed));
+    const std::array<described_call, sizeof...(calls)> all{calls...};
+    return batch(std::span{all});
   }
+  [[nodiscard]] task<void> batch(std::span<const described_call> calls);
 
  private:
   friend class communicator;

@@ -1,21 +1,7 @@
 // Asio's tokens on chorale's operations: whatever becomes of handlers, executors and contexts, an operation
 // ends before its buffers may go, and nothing is used after.
-#include "../collective/rig.hpp"
-#include <chorale/asio.hpp>
-#include <chorale/async/engine_thread.hpp>
-#include <chorale/async/sleep.hpp>
+#include "choir.hpp"
 
-#include <asio/bind_cancellation_slot.hpp>
-#include <asio/bind_executor.hpp>
-#include <asio/cancellation_signal.hpp>
-#include <asio/co_spawn.hpp>
-#include <asio/detached.hpp>
-#include <asio/experimental/deferred.hpp>
-#include <asio/io_context.hpp>
-#include <asio/strand.hpp>
-#include <asio/thread_pool.hpp>
-#include <asio/use_awaitable.hpp>
-#include <asio/use_future.hpp>
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
@@ -28,62 +14,7 @@
 namespace chorale {
 namespace {
 
-using asio::experimental::deferred;
 using namespace std::chrono_literals;
-
-/// Ranks on an engine with a thread of its own; their calls are made on the test's threads.
-class choir {
- public:
-  explicit choir(rank_t n = 2, testing::medium over = testing::medium::shm) {
-    thread_.run(assemble(*this, n, over));
-  }
-  ~choir() { thread_.run(dissolve(*this)); }
-
-  template <class Token>
-  auto all_reduce(rank_t rank, std::span<float> inout, Token&& token, deadline limit = {}) {
-    const call what = testing::all_reduce_of(inout, inout);
-    return async_call(
-        thread_.loop(), [&on = (*ranks_)[rank], what, limit] { return testing::place(on, what, 0, limit); },
-        std::forward<Token>(token));
-  }
-  /// By the engine's own coroutine, as programs without Asio do it.
-  result<void> all_reduce_directly(rank_t rank, std::span<float> inout) {
-    return thread_.run(direct(*this, rank, inout));
-  }
-  [[nodiscard]] engine_thread& thread() noexcept { return thread_; }
-
- private:
-  static task<void> assemble(choir& self, rank_t n, testing::medium over) {
-    const environment& here = co_await this_environment{};
-    self.ranks_ = std::make_unique<testing::ranks>(*here.loop, n, over);
-  }
-  static task<void> dissolve(choir& self) {
-    const environment& here = co_await this_environment{};
-    static_cast<void>(here);
-    self.ranks_.reset();
-  }
-  static task<result<void>> direct(choir& self, rank_t rank, std::span<float> inout) {
-    as_result_of<ticket> awaited =
-        as_result(testing::place((*self.ranks_)[rank], testing::all_reduce_of(inout, inout)));
-    co_return co_await std::move(awaited);
-  }
-  engine_thread thread_;
-  std::unique_ptr<testing::ranks> ranks_;
-};
-
-/// Counts handlers that live and calls to them.
-struct watched {
-  std::shared_ptr<int> alive = std::make_shared<int>(0);
-  int called = 0;
-  std::error_code outcome;
-  [[nodiscard]] auto handler() {
-    return [this, held = alive](std::error_code code) {
-      ++called;
-      outcome = code;
-    };
-  }
-  [[nodiscard]] long handlers() const { return alive.use_count() - 1; }
-};
 
 BOOST_AUTO_TEST_SUITE(asio_adapter)
 
@@ -95,7 +26,7 @@ BOOST_AUTO_TEST_CASE(callbacks_run_once_on_their_executor) {
   int called = 0;
   bool in_initiation = true;
   const auto home = std::this_thread::get_id();
-  const auto handler = [&](std::error_code code) {
+  const auto handler = [&](asio_error_code code) {
     ++called;
     BOOST_TEST(!code);
     BOOST_TEST(!in_initiation);
@@ -114,8 +45,8 @@ BOOST_AUTO_TEST_CASE(handlers_without_an_executor) {
   choir pair;
   std::vector<float> a(10, 1.0f);
   std::vector<float> b(10, 2.0f);
-  std::promise<std::error_code> ended;
-  pair.all_reduce(0, a, [&](std::error_code code) { ended.set_value(code); });
+  std::promise<asio_error_code> ended;
+  pair.all_reduce(0, a, [&](asio_error_code code) { ended.set_value(code); });
   BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
   BOOST_TEST(!ended.get_future().get());
   BOOST_TEST(a == b);
@@ -139,7 +70,7 @@ struct allocating_handler {
   std::shared_ptr<std::atomic<int>> out;
   int* seen;
   [[nodiscard]] allocator_type get_allocator() const { return allocator_type{out}; }
-  void operator()(std::error_code) const { *seen = *out; }
+  void operator()(asio_error_code) const { *seen = *out; }
 };
 
 BOOST_AUTO_TEST_CASE(memory_comes_from_the_handler_and_is_back_before_it_runs) {
@@ -208,6 +139,32 @@ BOOST_AUTO_TEST_CASE(the_call_takes_the_place_not_the_start) {
   BOOST_TEST(!second.outcome);
 }
 
+BOOST_AUTO_TEST_CASE(an_operation_starts_once) {
+  choir pair;
+  asio::io_context io;
+  std::vector<float> a(10, 1.0f);
+  std::vector<float> b(10, 2.0f);
+  watched first;
+  watched second;
+  auto operation = pair.all_reduce(0, a, deferred);
+  auto copy = [&] {
+    if constexpr (std::is_copy_constructible_v<decltype(operation)>)
+      return operation;
+    else
+      return std::move(operation);
+  }();
+  std::move(copy)(asio::bind_executor(io, first.handler()));
+  if constexpr (std::is_copy_constructible_v<decltype(operation)>) {
+    std::move(operation)(asio::bind_executor(io, second.handler()));
+    io.run_one();
+    BOOST_TEST((second.outcome == errc::invalid_state));
+  }
+  BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
+  io.run();
+  BOOST_TEST(first.called == 1);
+  BOOST_TEST(!first.outcome);
+}
+
 BOOST_AUTO_TEST_CASE(calls_of_one_strand_keep_their_order) {
   choir pair;
   asio::thread_pool pool{2};
@@ -218,7 +175,7 @@ BOOST_AUTO_TEST_CASE(calls_of_one_strand_keep_their_order) {
   asio::post(strand, [&] {
     for (auto& part : parts)
       pair.all_reduce(0, part,
-                      asio::bind_executor(strand, [&](std::error_code code) { right += code ? 0 : 1; }));
+                      asio::bind_executor(strand, [&](asio_error_code code) { right += code ? 0 : 1; }));
   });
   for (std::size_t i = 0; i < parts.size(); ++i) {
     std::vector<float> theirs(1 + i % 7, 1.0f);
@@ -274,21 +231,25 @@ BOOST_AUTO_TEST_CASE(cancellation_from_another_strand) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(other_kinds_of_cancellation_are_not_ours) {
-  choir pair;
-  asio::io_context io;
-  asio::cancellation_signal signal;
-  watched op;
-  std::vector<float> a(10, 1.0f);
-  pair.all_reduce(0, a, asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(io, op.handler())));
-  signal.emit(asio::cancellation_type::partial);
-  signal.emit(asio::cancellation_type::total);
-  std::vector<float> b(10, 2.0f);
-  BOOST_TEST(pair.all_reduce_directly(1, b).has_value());
-  io.run();
-  BOOST_TEST(op.called == 1);
-  BOOST_TEST(!op.outcome);
-  BOOST_TEST(!signal.slot().has_handler());
+BOOST_AUTO_TEST_CASE(every_kind_of_cancellation_stops_and_ends_the_lane) {
+  for (const auto kind : {asio::cancellation_type::terminal, asio::cancellation_type::partial,
+                          asio::cancellation_type::total, asio::cancellation_type::all}) {
+    choir pair;
+    asio::io_context io;
+    asio::cancellation_signal signal;
+    watched op;
+    std::vector<float> a(100'000, 1.0f);  // more than goes in advance
+    pair.all_reduce(0, a, asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(io, op.handler())));
+    signal.emit(kind);
+    std::vector<float> b(100'000, 2.0f);
+    const auto peer = pair.all_reduce_directly(1, b);
+    io.run();
+    BOOST_TEST(op.called == 1);
+    BOOST_TEST((op.outcome == asio::error::operation_aborted));
+    BOOST_TEST(!signal.slot().has_handler());
+    BOOST_REQUIRE(!peer.has_value());
+    BOOST_TEST(peer.error().message().find("cancelled") != std::string::npos, peer.error().message());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(cancelling_and_ending_at_once) {
@@ -307,7 +268,7 @@ BOOST_AUTO_TEST_CASE(cancelling_and_ending_at_once) {
     BOOST_TEST((!op.outcome || op.outcome == asio::error::operation_aborted));
     try {
       peer.get();
-    } catch (const std::system_error&) {
+    } catch (const asio_system_error&) {
     }
   }
 }
@@ -332,7 +293,7 @@ BOOST_AUTO_TEST_CASE(a_destroyed_context_takes_nothing_with_it_that_is_in_use) {
       if (!peer.valid()) peer = pair.all_reduce(1, b, asio::use_future);
       try {
         peer.get();
-      } catch (const std::system_error&) {
+      } catch (const asio_system_error&) {
       }
     }
 }
@@ -444,44 +405,6 @@ BOOST_AUTO_TEST_CASE(communicators_take_tokens) {
   std::vector<float> grad(7, 1.0f);
   comm->all_reduce(grad, sum, asio::use_future).get();
   thread.run(leave(comm));
-}
-
-BOOST_AUTO_TEST_SUITE_END()
-
-BOOST_AUTO_TEST_SUITE(engine_threads)
-
-task<int> answer(int n) {
-  const environment& here = co_await this_environment{};
-  if (n < 0) throw std::runtime_error{"negative"};
-  co_await sleep_until(here.loop->now() + 1ms);
-  co_return 2 * n;
-}
-
-task<bool> nested(engine_thread& thread) {
-  const environment& here = co_await this_environment{};
-  static_cast<void>(here);
-  bool refused = false;
-  try {
-    thread.run(answer(1));
-  } catch (const failure& f) {
-    refused = f.why() == errc::invalid_state;
-  }
-  co_return refused;
-}
-
-BOOST_AUTO_TEST_CASE(work_runs_there_and_its_outcome_comes_back) {
-  engine_thread thread;
-  for (int i = 0; i < 20; ++i) BOOST_TEST(thread.run(answer(i)) == 2 * i);
-  BOOST_CHECK_THROW(thread.run(answer(-1)), std::runtime_error);
-  BOOST_TEST(thread.run(nested(thread)));
-  std::vector<std::thread> others;
-  std::atomic<int> right{0};
-  for (int t = 0; t < 4; ++t)
-    others.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) right += thread.run(answer(i)) == 2 * i ? 1 : 0;
-    });
-  for (std::thread& t : others) t.join();
-  BOOST_TEST(right == 80);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
