@@ -15,8 +15,10 @@ namespace chorale {
 template <class T = void>
 class [[nodiscard]] result {
  public:
-  result(T value)
-      : state_{std::in_place_index<0>, std::move(value)} {}  // NOLINT(google-explicit-constructor)
+  // Not "value": where T is a pointer to a function, g++ 12 takes the name for a declaration that hides
+  // value().
+  result(T given)
+      : state_{std::in_place_index<0>, std::move(given)} {}  // NOLINT(google-explicit-constructor)
   result(chorale::error why)
       : state_{std::in_place_index<1>, std::move(why)} {}  // NOLINT(google-explicit-constructor)
   result(errc code)

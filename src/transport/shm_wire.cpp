@@ -74,7 +74,7 @@ bool shm_wire::push_tiny(const tiny_line& line) noexcept {
     if (tiny_written_ - cached_tiny_head_ >= tiny_slots) return false;
   }
   tiny_line& slot = out_.tiny[tiny_written_ % tiny_slots];
-  std::memcpy(&slot, &line, offsetof(tiny_line, stamp));
+  std::memcpy(static_cast<void*>(&slot), &line, offsetof(tiny_line, stamp));
   const std::uint64_t stamp = tiny_line::make_stamp(++tiny_written_, line.channel(), line.size());
   std::atomic_ref{slot.stamp}.store(stamp, std::memory_order_release);
   ring_if_asleep();
