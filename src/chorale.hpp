@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/api/communicator.hpp>
+#include <chorale/api/endpoint.hpp>
 #include <chorale/async/as_result.hpp>
 #include <chorale/async/engine.hpp>
 #include <chorale/async/event.hpp>

@@ -61,6 +61,11 @@ error refusal(hello_status status, std::uint16_t their_version, const std::strin
       return error{errc::secret_refused, whom + " has another secret"};
     case hello_status::stale:
       return error{errc::excluded, whom + " is in another epoch or job"};
+    case hello_status::service:
+      return error{errc::invalid_argument,
+                   whom + " is another service; connect with the name that its listener was given"};
+    case hello_status::full:
+      return error{errc::invalid_state, whom + " has as many peers as it takes; try again when one has left"};
     default:
       return error{errc::protocol_error, whom + " did not expect this connection"};
   }

@@ -29,6 +29,7 @@ enum class hello_purpose : std::uint8_t {
   mate = 3,      ///< unix socket between ranks of one host: descriptors and their bytes
   data = 4,      ///< tcp socket for collectives' data; `index` is the stripe
   control = 5,   ///< tcp socket for the guard
+  endpoint = 6,  ///< outside any job; `nonce` is the fingerprint of the service's name
 };
 
 enum class hello_status : std::uint16_t {
@@ -37,6 +38,8 @@ enum class hello_status : std::uint16_t {
   secret = 2,      ///< no proof of the secret
   stale = 3,       ///< another epoch, or another job
   unexpected = 4,  ///< not for this rank, or there is one already
+  service = 5,     ///< an endpoint of another service
+  full = 6,        ///< the service has as many peers as it takes
 };
 
 struct hello {
@@ -54,7 +57,8 @@ struct hello {
 };
 
 /// The connecting side. errc::secret_refused, errc::protocol_error (another version, not chorale at all),
-/// errc::excluded (stale: another epoch), errc::link_lost.
+/// errc::excluded (stale: another epoch), errc::invalid_argument (another service), errc::invalid_state
+/// (full), errc::link_lost.
 [[nodiscard]] task<result<void>> greet(int fd, std::string_view secret, const hello& mine);
 
 /// Judges a hello whose sender has proved itself.
