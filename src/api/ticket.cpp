@@ -6,7 +6,7 @@ namespace chorale::detail {
 in_flight* start_call(call_place& place) {
   core& inside = *place.inside;
   if (forked()) {
-    place = {};
+    place.inside = nullptr;
     place.refused = error{errc::forked};
     return nullptr;
   }
@@ -17,9 +17,8 @@ in_flight* start_call(call_place& place) {
               "a communicator was used outside its engine's thread; post() the work to that engine"};
     return nullptr;
   }
-  in_flight* op = inside.start(*place.lane, place.number, place.what);
-  place = {};
-  return op;
+  place.inside = nullptr;
+  return inside.start(*place.lane, place.number, std::move(place.what));
 }
 
 void drop_call(call_place& place) noexcept {

@@ -35,6 +35,14 @@ struct call_place {
   std::uint64_t number = 0;
   call what;
   error refused;  ///< set when the call was never given a place
+
+  /// Leaves this empty.
+  [[nodiscard]] call_place take() noexcept {
+    call_place taken = std::move(*this);
+    inside = nullptr;
+    if (taken.refused) refused = error{};
+    return taken;
+  }
 };
 
 in_flight* start_call(call_place& place);
@@ -97,8 +105,7 @@ class result_awaiter : public operation_awaiter {
 /// An operation under way.
 class [[nodiscard]] started {
  public:
-  started(started&& other) noexcept
-      : place_{std::exchange(other.place_, {})}, op_{std::exchange(other.op_, nullptr)} {}
+  started(started&& other) noexcept : place_{other.place_.take()}, op_{std::exchange(other.op_, nullptr)} {}
   started& operator=(started&& other) noexcept {
     std::swap(place_, other.place_);
     std::swap(op_, other.op_);
@@ -121,7 +128,7 @@ class [[nodiscard]] started {
   started(detail::call_place place, in_flight* op) noexcept : place_{std::move(place)}, op_{op} {}
   template <class Awaiter>
   Awaiter awaiter() noexcept {
-    detail::call_place place = std::exchange(place_, {});
+    detail::call_place place = place_.take();
     if (!op_ && !place.refused)
       place.refused =
           error{errc::invalid_state, "an operation was awaited twice, or after it was moved from"};
@@ -136,7 +143,7 @@ class [[nodiscard]] ticket {
  public:
   /// For communicators.
   explicit ticket(detail::call_place place) noexcept : place_{std::move(place)} {}
-  ticket(ticket&& other) noexcept : place_{std::exchange(other.place_, {})} {}
+  ticket(ticket&& other) noexcept : place_{other.place_.take()} {}
   ticket& operator=(ticket&& other) noexcept {
     std::swap(place_, other.place_);
     return *this;
@@ -155,7 +162,7 @@ class [[nodiscard]] ticket {
   template <class Operation>
   friend class as_result_of;
   detail::call_place take() noexcept {
-    detail::call_place place = std::exchange(place_, {});
+    detail::call_place place = place_.take();
     if (!place.inside && !place.refused)
       place.refused = error{errc::invalid_state, "a ticket was started twice, or after it was moved from"};
     return place;

@@ -154,7 +154,7 @@ void core::drop(lane_state& lane, std::uint64_t ticket, const call&) noexcept {
 
 // The life of an operation.
 
-in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what) {
+in_flight* core::start(lane_state& lane, std::uint64_t ticket, call asked) {
   error why_not;
   if (cause_pending()) act_on_cause();
   if (cause_) {
@@ -168,12 +168,13 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, const call& what)
         error{errc::too_many_lanes, std::to_string(running_lanes_) + " lanes have operations in flight"};
   }
   error unusable;
-  in_flight& op =
-      why_not ? static_cast<in_flight&>(new_message_execution()) : new_execution(*lane.among, what, unusable);
+  in_flight& op = why_not ? static_cast<in_flight&>(new_message_execution())
+                          : new_execution(*lane.among, asked, unusable);
   op.core_ = this;
   op.lane_ = &lane;
   op.ticket_ = ticket;
-  op.what_ = what;
+  op.what_ = std::move(asked);
+  const call& what = op.what_;
   op.signature_ = signature_of(what);
   op.outcome_ = {};
   op.observer_ = nullptr;

@@ -95,7 +95,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
   [[nodiscard]] static std::uint64_t next_ticket(const lane_state& lane) noexcept { return lane.next_ticket; }
   [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, const call& what);
   /// Starts the call. The operation may have finished on return. Never null.
-  in_flight* start(lane_state& lane, std::uint64_t ticket, const call& what);
+  in_flight* start(lane_state& lane, std::uint64_t ticket, call what);
   /// A ticket is destroyed unstarted: peers must not wait for it.
   void drop(lane_state& lane, std::uint64_t ticket, const call& what) noexcept;
   /// Ends a lane here and on every rank: the deadline passed, a stop was requested.
