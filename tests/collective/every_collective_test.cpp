@@ -25,8 +25,10 @@ namespace {
 
 #ifdef CHORALE_SANITIZED
 constexpr int program_count = 25;
+constexpr std::uint64_t long_bytes = 300'000;
 #else
 constexpr int program_count = 320;
+constexpr std::uint64_t long_bytes = 600'000;
 #endif
 constexpr std::size_t calls_a_program = 7;
 constexpr std::byte untouched{0xa5};
@@ -449,9 +451,69 @@ void play_program(std::uint32_t seed) {
   }
 }
 
+/// One call of `kind` whose messages are cut into pieces, wherever its algorithm allows.
+program long_program(dice& d, rank_t n, kinds kind, const selection_settings& settings) {
+  program p;
+  drawn_call& drawn = p.calls.emplace_back();
+  plain_case& c = drawn.what;
+  c.kind = kind;
+  c.ranks = n;
+  c.root = has_root(kind) ? n - 1 : 0;
+  constexpr dtype types[] = {dtype::f32, dtype::bf16, dtype::i32};
+  c.type = d.pick(types);
+  if (reduces(kind)) c.op = c.type == dtype::i32 ? reduction::bit_xor : reduction::sum;
+  const std::uint64_t elements = long_bytes / size_of(c.type) + 13;
+  if (kind == kinds::all_to_all_v)
+    for (rank_t from = 0; from < n; ++from) {
+      auto& row = c.pairs.emplace_back();
+      for (rank_t to = 0; to < n; ++to) row.push_back(from == 1 ? 0 : elements / 3 + d.below(1000));
+    }
+  else if (has_counts(kind))
+    for (rank_t r = 0; r < n; ++r) c.counts.push_back(r == 1 ? 0 : elements / 2 + d.below(100000));
+  else
+    c.count = elements;
+  for (rank_t r = 0; r < n; ++r) {
+    c.factors.push_back(1);
+    c.in.emplace_back(c.reads(r) ? c.in_count(r) * size_of(c.type) : 0);
+    fill(d, c, c.in.back());
+  }
+  for (rank_t r = 0; r < n; ++r) drawn.memory.push_back(lay_out(d, c, r));
+  drawn.how = folds_of(settings, c, describe_for(drawn, 0));
+  return p;
+}
+
+void play_long(dice& d, rank_t n, medium over, kinds kind, algorithm_kind algorithm) {
+  selection_settings settings;
+  settings.forced[static_cast<std::size_t>(kind)] = algorithm;
+  std::deque<program> programs;
+  programs.push_back(long_program(d, n, kind, settings));
+  drawn_call& drawn = programs.front().calls.front();
+  BOOST_TEST_CONTEXT(drawn.what.text() << ", " << name_of(algorithm) << ", " << name_of(over)) {
+    engine loop = make_engine(d, over);
+    {
+      ranks all{loop, n, over, settings, 1, {0, 0, 1, 1}};
+      auto body = [&](core& on, rank_t) { return play_all(on, programs); };
+      all.run(body);
+    }
+    judge(drawn);
+  }
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(every_collective)
+
+BOOST_AUTO_TEST_CASE(long_vectors_on_every_algorithm) {
+  const auto seed = static_cast<std::uint32_t>(std::random_device{}());
+  BOOST_TEST_MESSAGE("seed " << seed);
+  dice d{std::mt19937{seed}};
+  constexpr medium media[] = {medium::shm, medium::tcp, medium::simulated};
+  for (const kinds kind : every_kind)
+    for (std::size_t a = 0; a < algorithm_kinds; ++a) {
+      const auto algorithm = static_cast<algorithm_kind>(a);
+      if (serves(algorithm, kind)) play_long(d, 4, d.pick(media), kind, algorithm);
+    }
+}
 
 // CHORALE_TEST_SEED plays one program again.
 BOOST_AUTO_TEST_CASE(random_programs) {
