@@ -9,6 +9,7 @@
 #include <chorale/api/communicator.hpp>
 #include <chorale/api/foreign_call.hpp>
 
+#include <concepts>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -253,12 +254,19 @@ auto async_call(engine& loop, Maker maker, Token&& token) {
 }
 
 /// Runs a task of chorale on an engine's thread and completes as `co_spawn` does: with the exception that it
-/// threw, or with its value. A cancellation stops the task, which is then waited for.
+/// threw, or with its value. A cancellation stops the task, which is then waited for. `maker()` returns the
+/// task, on the engine's thread.
+template <class Maker, class Token>
+  requires std::invocable<Maker&>
+auto spawn_in(engine& loop, Maker maker, Token&& token) {
+  using completion = detail::task_completion<detail::made_by<Maker>>;
+  return detail::net::async_initiate<Token, typename completion::signature>(
+      detail::call_initiation<completion>{make_foreign_task(loop, std::move(maker))}, token);
+}
 template <class T, class Token>
 auto spawn_in(engine& loop, task<T> work, Token&& token) {
-  using completion = detail::task_completion<T>;
-  return detail::net::async_initiate<Token, typename completion::signature>(
-      detail::call_initiation<completion>{make_foreign_task(loop, std::move(work))}, token);
+  return spawn_in(
+      loop, [work = std::move(work)]() mutable { return std::move(work); }, std::forward<Token>(token));
 }
 
 template <class Token>
@@ -268,6 +276,10 @@ struct token_traits<Token> {
   template <class Maker>
   static auto call(engine& loop, Maker maker, Token token) {
     return async_call(loop, std::move(maker), std::move(token));
+  }
+  template <class Maker>
+  static auto run(engine& loop, Maker maker, Token token) {
+    return spawn_in(loop, std::move(maker), std::move(token));
   }
 };
 

@@ -87,7 +87,7 @@ class communicator : public collective_calls<communicator> {
   auto batch(Args&&... calls_and_token) {
     return detail::batch_and_token(
         [this](auto calls, auto&& token) {
-          return token_traits<std::remove_cvref_t<decltype(token)>>::call(
+          return detail::call_with_token(
               loop(),
               [this, calls = std::move(calls)] { return batch(std::span<const described_call>{calls}); },
               std::forward<decltype(token)>(token));
@@ -132,7 +132,7 @@ class communicator : public collective_calls<communicator> {
   communicator(std::shared_ptr<epoch> current, group& among);
   template <class Token>
   auto call_with(described_call described, deadline limit, Token&& token) {
-    return token_traits<std::remove_cvref_t<Token>>::call(
+    return detail::call_with_token(
         loop(), [this, described = std::move(described), limit] { return place(described, limit); },
         std::forward<Token>(token));
   }

@@ -1,8 +1,15 @@
 #include <chorale/api/foreign_call.hpp>
+#include <chorale/transport/guard/guard.hpp>
 
 #include <new>
 
 namespace chorale {
+
+bool detail::post_to_engine(engine& loop, operation& what) noexcept {
+  if (forked()) return false;
+  loop.post(what);
+  return true;
+}
 
 template <void (foreign_call::*What)()>
 void foreign_call::take(operation& op) noexcept {
@@ -22,10 +29,11 @@ foreign_call::foreign_call(engine& loop) noexcept
 
 void foreign_call::hand_over(step& what) noexcept {
   add_reference();
-  loop_.post(what);
+  static_cast<void>(detail::post_to_engine(loop_, what));  // else the reference stays: it is the parent's
 }
 
 void foreign_call::place() noexcept {
+  if (forked()) return;
   add_reference();
   if (loop_.in_loop())
     placing_.run();  // among the calls that this thread makes directly
@@ -34,6 +42,13 @@ void foreign_call::place() noexcept {
 }
 
 void foreign_call::begin(listener& who) noexcept {
+  if (forked()) {
+    over_ = true;
+    who.ended(error{errc::forked});
+    const std::lock_guard lock{mutex_};
+    quiet_ = true;
+    return;
+  }
   listener_ = &who;
   hand_over(beginning_);
 }
@@ -50,6 +65,7 @@ void foreign_call::let_go() noexcept {
 }
 
 void foreign_call::wait_until_quiet() noexcept {
+  if (forked()) return;
   if (loop_.in_loop()) {
     listener_ = nullptr;
     stop_now();

@@ -7,7 +7,7 @@
 //
 // Counted: the adapter and every step on its way to the engine hold one reference. When the last goes and the
 // call was never begun, the lane is revoked as for any dropped ticket. Functions marked "any thread" only
-// post.
+// post. In a fork child, whose engines have no thread, a call ends with errc::forked where it is begun.
 #pragma once
 
 #include <chorale/api/ticket.hpp>
@@ -22,6 +22,13 @@
 #include <utility>
 
 namespace chorale {
+
+namespace detail {
+
+/// False in a fork child: nothing there runs what is posted.
+bool post_to_engine(engine& loop, operation& what) noexcept;
+
+}  // namespace detail
 
 class foreign_call {
  public:
@@ -145,16 +152,19 @@ class foreign_call_of final : public foreign_call {
   using foreign_call::place;
 
  private:
-  task<error> make() override { return outcome_of(maker_()); }
-  Maker maker_;
+  task<error> make() override {
+    Maker once = *std::exchange(maker_, std::nullopt);  // what it holds ends here, on the engine's thread
+    return outcome_of(once());
+  }
+  std::optional<Maker> maker_;
 };
 
 /// A task on its way to the engine, and what it returned or threw on the way back.
 template <class T>
-class foreign_task final : public foreign_call {
+class foreign_task : public foreign_call {
  public:
   using value_type = T;
-  foreign_task(engine& loop, task<T> work) noexcept : foreign_call{loop}, work_{std::move(work)} {}
+  using foreign_call::foreign_call;
   using foreign_call::place;
 
   // After the end, whose `outcome` says errc::cancelled where the task was never started.
@@ -163,9 +173,7 @@ class foreign_task final : public foreign_call {
   }
   [[nodiscard]] auto& value() noexcept { return value_; }
 
- private:
-  using stored = std::conditional_t<std::is_void_v<T>, bool, T>;
-  task<error> make() override { return keep(*this, std::move(work_)); }
+ protected:
   static task<error> keep(foreign_task& self, task<T> work) {
     error none;
     try {
@@ -180,10 +188,28 @@ class foreign_task final : public foreign_call {
     }
     co_return none;
   }
-  task<T> work_;
-  std::optional<stored> value_;
+
+ private:
+  std::optional<std::conditional_t<std::is_void_v<T>, bool, T>> value_;
   std::exception_ptr failed_;
 };
+
+template <class T, class Maker>
+class foreign_task_of final : public foreign_task<T> {
+ public:
+  foreign_task_of(engine& loop, Maker maker) noexcept : foreign_task<T>{loop}, maker_{std::move(maker)} {}
+
+ private:
+  task<error> make() override {
+    Maker once = *std::exchange(maker_, std::nullopt);
+    return this->keep(*this, once());
+  }
+  std::optional<Maker> maker_;
+};
+
+/// What a maker's task returns.
+template <class Maker>
+using made_by = typename std::invoke_result_t<Maker&>::value_type;
 
 }  // namespace detail
 
@@ -197,10 +223,11 @@ foreign_call_handle make_foreign_call(engine& loop, Maker maker) {
   return owner;
 }
 
-/// Makes a call of any task, which takes no place before it runs.
-template <class T>
-foreign_handle<detail::foreign_task<T>> make_foreign_task(engine& loop, task<T> work) {
-  foreign_handle<detail::foreign_task<T>> owner{new detail::foreign_task<T>{loop, std::move(work)}};
+/// The same for any task: `maker()` returns it, or throws `failure`.
+template <class Maker, class T = detail::made_by<Maker>>
+foreign_handle<detail::foreign_task<T>> make_foreign_task(engine& loop, Maker maker) {
+  foreign_handle<detail::foreign_task<T>> owner{
+      new detail::foreign_task_of<T, Maker>{loop, std::move(maker)}};
   owner->place();
   return owner;
 }

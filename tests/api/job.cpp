@@ -20,7 +20,7 @@ task<void> live(const rank_body& body) {
 
 /// Ends the process. What went wrong goes to `report`.
 [[noreturn]] void be_rank(rank_t rank, const job_options& options, const std::string& root,
-                          const rank_body& body, int report) {
+                          const std::function<void()>& life, int report) {
   ::setenv("CHORALE_RANK", std::to_string(rank).c_str(), 1);
   ::setenv("CHORALE_SIZE", std::to_string(options.ranks).c_str(), 1);
   ::setenv("CHORALE_ROOT", root.c_str(), 1);
@@ -28,8 +28,7 @@ task<void> live(const rank_body& body) {
   ::alarm(60);
   int code = 0;
   try {
-    engine loop;
-    loop.run(live(body));
+    life();
   } catch (const std::exception& e) {
     const std::string text = "rank " + std::to_string(rank) + ": " + e.what() + "\n";
     static_cast<void>(!::write(report, text.data(), text.size()));
@@ -47,7 +46,7 @@ std::string read_all(int fd) {
 
 }  // namespace
 
-std::string run_job(const job_options& options, const rank_body& body) {
+std::string run_ranks(const job_options& options, const std::function<void()>& life) {
   static int jobs = 0;
   const std::string root =
       "unix:@chorale-api-test-" + std::to_string(::getpid()) + "-" + std::to_string(jobs++);
@@ -55,7 +54,7 @@ std::string run_job(const job_options& options, const rank_body& body) {
   std::vector<pid_t> ranks;
   for (rank_t r = 0; r < options.ranks; ++r) {
     const pid_t pid = ::fork();
-    if (pid == 0) be_rank(r, options, root, body, report);
+    if (pid == 0) be_rank(r, options, root, life, report);
     ranks.push_back(pid);
   }
   std::string wrong;
@@ -65,10 +64,19 @@ std::string run_job(const job_options& options, const rank_body& body) {
     if (WIFSIGNALED(status) && r != options.killed)
       wrong +=
           "rank " + std::to_string(r) + " was killed by signal " + std::to_string(WTERMSIG(status)) + "\n";
+    if (WIFEXITED(status) && WEXITSTATUS(status) > 1)
+      wrong += "rank " + std::to_string(r) + " exited with " + std::to_string(WEXITSTATUS(status)) + "\n";
   }
   wrong += read_all(report);
   ::close(report);
   return wrong;
+}
+
+std::string run_job(const job_options& options, const rank_body& body) {
+  return run_ranks(options, [&] {
+    engine loop;
+    loop.run(live(body));
+  });
 }
 
 }  // namespace chorale::testing

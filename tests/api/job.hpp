@@ -19,6 +19,9 @@ struct job_options {
   rank_t killed = no_rank;  ///< who is expected to die
 };
 
+/// Runs `life` in every rank's process, which joins by itself; what went wrong in any, or nothing.
+[[nodiscard]] std::string run_ranks(const job_options& options, const std::function<void()>& life);
+
 /// Runs `body` on every rank; what went wrong on any, or nothing.
 [[nodiscard]] std::string run_job(const job_options& options, const rank_body& body);
 
