@@ -1,6 +1,7 @@
 // `chorale run` as its users meet it: exit codes, times, messages. CHORALE_TOOL and CHORALE_RANK_PROGRAM say
 // where the programs are.
 #include "program.hpp"
+#include "two_hosts.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <sys/socket.h>
@@ -152,101 +153,26 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_explained) {
   BOOST_TEST(with({"--help"}).says("Examples:"));
 }
 
-boost::test_tools::assertion_result mpirun_is_here(boost::unit_test::test_unit_id) {
-  boost::test_tools::assertion_result found{std::system("command -v mpirun >/dev/null") == 0};
-  found.message() << "Open MPI is not installed";
-  return found;
+// Several hosts.
+
+running node(const two_hosts& hosts, int i, std::vector<std::string> program,
+             std::vector<std::string> options = {}) {
+  std::vector<std::string> arguments{"-n",      "2",
+                                     "--nodes", "2",
+                                     "--node",  std::to_string(i),
+                                     "--root",  "10.77.0.1:7301",
+                                     "--env",   "CHORALE_BOOTSTRAP_TIMEOUT=20"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.push_back("--");
+  arguments.push_back(variable("CHORALE_RANK_PROGRAM"));
+  arguments.insert(arguments.end(), program.begin(), program.end());
+  return start(hosts.command_on(i, {"env", "CHORALE_SECRET=shared by both nodes"}), arguments);
 }
-
-outcome run_shell(const std::string& script) { return finish(start_program({"sh", "-c", script})); }
-
-BOOST_AUTO_TEST_CASE(mpirun_starts_ranks_too, *boost::unit_test::precondition(mpirun_is_here)) {
-  const outcome o = run_shell("mpirun --allow-run-as-root --oversubscribe -n 3 " +
-                              variable("CHORALE_RANK_PROGRAM") + " ok");
-  BOOST_TEST_CONTEXT(o.output) {
-    BOOST_TEST(o.code == 0);
-    BOOST_TEST(o.says("rank 2 of 3, epoch 1, 2 mates"));
-  }
-}
-
-BOOST_AUTO_TEST_CASE(ranks_started_by_hand_meet) {
-  const std::string root = "unix:@chorale-by-hand-" + std::to_string(::getpid());
-  const outcome o =
-      run_shell("export CHORALE_SIZE=3 CHORALE_ROOT=" + root + "; for r in 2 1 0; do CHORALE_RANK=$r " +
-                variable("CHORALE_RANK_PROGRAM") + " ok & done; wait");
-  BOOST_TEST_CONTEXT(o.output)
-  for (const char* r : {"0", "1", "2"})
-    BOOST_TEST(o.says(std::string{"rank "} + r + " of 3, epoch 1, 2 mates"));
-}
-
-BOOST_AUTO_TEST_CASE(torchrun_variables_on_one_host) {
-  const outcome o = run_shell(
-      "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500 TORCHELASTIC_RUN_ID=" +
-      std::to_string(::getpid()) + "; for r in 1 0; do RANK=$r " + variable("CHORALE_RANK_PROGRAM") +
-      " ok & done; wait");
-  BOOST_TEST_CONTEXT(o.output) BOOST_TEST(o.says("rank 1 of 2, epoch 1, 1 mates"));
-}
-
-// --- several hosts: network namespaces joined by a veth pair
-// ----------------------------------------------------------
-
-int shell(const std::string& command) { return std::system(("(" + command + ") >/dev/null 2>&1").c_str()); }
-
-boost::test_tools::assertion_result namespaces_work(boost::unit_test::test_unit_id) {
-  if (::geteuid() == 0 && shell("ip netns add chorale-probe") == 0 &&
-      shell("ip netns exec chorale-probe true; usable=$?; ip netns del chorale-probe && exit $usable") == 0)
-    return true;
-  boost::test_tools::assertion_result no{false};
-  no.message() << "network namespaces need root and the ip command";
-  return no;
-}
-
-struct two_hosts {
-  two_hosts() {
-    const std::string id = std::to_string(::getpid());
-    names = {"chorale-a" + id, "chorale-b" + id};
-    (void)shell("ip netns add " + names[0] + " && ip netns add " + names[1]);
-    (void)shell("ip link add va netns " + names[0] + " type veth peer name vb netns " + names[1]);
-    for (int i = 0; i < 2; ++i) {
-      const std::string in = "ip -n " + names[static_cast<std::size_t>(i)] + " ";
-      const std::string device = i == 0 ? "va" : "vb";
-      (void)shell(in + "addr add 10.77.0." + std::to_string(i + 1) + "/24 dev " + device);
-      // The same address on both hosts, as the bridges of container runtimes have it: nobody is reached
-      // there.
-      (void)shell(in + "link add br7 type veth peer name br7x && " + in +
-                  "addr add 172.17.0.1/16 dev br7 && " + in + "link set br7 up && " + in +
-                  "link set br7x up");
-      (void)shell(in + "link set lo up");
-      (void)shell(in + "link set " + device + " up");
-    }
-  }
-  two_hosts(const two_hosts&) = delete;
-  two_hosts& operator=(const two_hosts&) = delete;
-  ~two_hosts() {
-    for (const std::string& name : names) (void)shell("ip netns del " + name);
-  }
-  [[nodiscard]] running node(int i, std::vector<std::string> program,
-                             std::vector<std::string> options = {}) const {
-    std::vector<std::string> arguments{"-n",      "2",
-                                       "--nodes", "2",
-                                       "--node",  std::to_string(i),
-                                       "--root",  "10.77.0.1:7301",
-                                       "--env",   "CHORALE_BOOTSTRAP_TIMEOUT=20"};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    arguments.push_back("--");
-    arguments.push_back(variable("CHORALE_RANK_PROGRAM"));
-    arguments.insert(arguments.end(), program.begin(), program.end());
-    return start({"ip", "netns", "exec", names[static_cast<std::size_t>(i)], "env",
-                  "CHORALE_SECRET=shared by both nodes"},
-                 arguments);
-  }
-  std::array<std::string, 2> names;
-};
 
 BOOST_AUTO_TEST_CASE(two_nodes, *boost::unit_test::precondition(namespaces_work)) {
   const two_hosts hosts;
-  const running second = hosts.node(1, {"ok"});
-  const running first = hosts.node(0, {"ok"});
+  const running second = node(hosts, 1, {"ok"});
+  const running first = node(hosts, 0, {"ok"});
   const outcome a = finish(first);
   const outcome b = finish(second);
   BOOST_TEST_CONTEXT(a.output << b.output) {
@@ -260,8 +186,8 @@ BOOST_AUTO_TEST_CASE(two_nodes, *boost::unit_test::precondition(namespaces_work)
 
 BOOST_AUTO_TEST_CASE(two_nodes_by_a_chosen_interface, *boost::unit_test::precondition(namespaces_work)) {
   const two_hosts hosts;
-  const running second = hosts.node(1, {"ok"}, {"--env", "CHORALE_SOCKET_IFNAME=br7,vb"});
-  const running first = hosts.node(0, {"ok"}, {"--env", "CHORALE_SOCKET_IFNAME=br7,va"});
+  const running second = node(hosts, 1, {"ok"}, {"--env", "CHORALE_SOCKET_IFNAME=br7,vb"});
+  const running first = node(hosts, 0, {"ok"}, {"--env", "CHORALE_SOCKET_IFNAME=br7,va"});
   BOOST_TEST(finish(first).code == 0);
   BOOST_TEST(finish(second).code == 0);
 }
@@ -269,8 +195,8 @@ BOOST_AUTO_TEST_CASE(two_nodes_by_a_chosen_interface, *boost::unit_test::precond
 BOOST_AUTO_TEST_CASE(a_loss_on_one_node_ends_the_other, *boost::unit_test::precondition(namespaces_work)) {
   for (const char* victim : {"1", "3"}) {
     const two_hosts hosts;
-    const running second = hosts.node(1, {"kill", victim});
-    const running first = hosts.node(0, {"kill", victim});
+    const running second = node(hosts, 1, {"kill", victim});
+    const running first = node(hosts, 0, {"kill", victim});
     const outcome a = finish(first);
     const outcome b = finish(second);
     BOOST_TEST_CONTEXT(a.output << b.output) {
@@ -284,8 +210,8 @@ BOOST_AUTO_TEST_CASE(a_loss_on_one_node_ends_the_other, *boost::unit_test::preco
 
 BOOST_AUTO_TEST_CASE(survivors_on_two_nodes_go_on, *boost::unit_test::precondition(namespaces_work)) {
   const two_hosts hosts;
-  const running second = hosts.node(1, {"reset", "3"}, {"--on-loss", "continue"});
-  const running first = hosts.node(0, {"reset", "3"}, {"--on-loss", "continue"});
+  const running second = node(hosts, 1, {"reset", "3"}, {"--on-loss", "continue"});
+  const running first = node(hosts, 0, {"reset", "3"}, {"--on-loss", "continue"});
   const outcome a = finish(first);
   const outcome b = finish(second);
   BOOST_TEST_CONTEXT(a.output << b.output) {

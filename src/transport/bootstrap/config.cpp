@@ -75,6 +75,9 @@ result<place> find_place(const variable_lookup& variables) {
                      "CHORALE_ROOT to decide"};
   }
   if (by_torchrun) return place_from(variables, launcher::torchrun, "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE");
+  // PMI_RANK alone may be Slurm's; the other is Hydra's own.
+  if (set("PMI_RANK") && set("MPI_LOCALNRANKS"))
+    return place_from(variables, launcher::hydra, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS");
   // A batch script has SLURM_PROCID too; only a step started by srun has a step id.
   if (set("SLURM_PROCID") && set("SLURM_STEP_ID")) {
     auto step = place_from(variables, launcher::srun, "SLURM_PROCID",
@@ -84,8 +87,14 @@ result<place> find_place(const variable_lookup& variables) {
     if (nodes && *nodes == "1") step->local_size = step->size;
     return step;
   }
-  if (set("JOB_COMPLETION_INDEX") && set("CHORALE_SIZE"))
+  if (set("JOB_COMPLETION_INDEX")) {
+    if (!set("CHORALE_SIZE"))
+      return error{errc::invalid_argument,
+                   "JOB_COMPLETION_INDEX=" + *variables("JOB_COMPLETION_INDEX") +
+                       ", but Kubernetes does not tell how many pods the job has: set CHORALE_SIZE to "
+                       "spec.completions; a pod that works alone sets CHORALE_RANK=0 and CHORALE_SIZE=1"};
     return place_from(variables, launcher::kubernetes, "JOB_COMPLETION_INDEX", "CHORALE_SIZE", nullptr);
+  }
   if (set("CHORALE_SIZE"))
     return error{errc::invalid_argument,
                  "CHORALE_SIZE is set and CHORALE_RANK is not: set both, or start with chorale run"};
@@ -202,6 +211,8 @@ std::string_view name_of(launcher l) noexcept {
       return "chorale run";
     case launcher::mpirun:
       return "mpirun";
+    case launcher::hydra:
+      return "mpiexec.hydra";
     case launcher::torchrun:
       return "torchrun";
     case launcher::srun:

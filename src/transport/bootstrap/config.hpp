@@ -17,7 +17,7 @@
 
 namespace chorale {
 
-enum class launcher { none, chorale, mpirun, torchrun, srun, kubernetes };
+enum class launcher { none, chorale, mpirun, hydra, torchrun, srun, kubernetes };
 [[nodiscard]] std::string_view name_of(launcher l) noexcept;
 
 /// Reads one variable; nothing when it is not set.

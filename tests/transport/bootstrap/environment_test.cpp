@@ -108,6 +108,31 @@ BOOST_AUTO_TEST_CASE(mpirun_inside_slurm_describes_the_ranks) {
   BOOST_TEST((config->started_by == launcher::mpirun));
 }
 
+BOOST_AUTO_TEST_CASE(hydra_names_no_job) {
+  const variables by_hydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
+  refuses(by_hydra, errc::bootstrap_failed, "mpiexec.hydra left no job identifier");
+  refuses(with(by_hydra, {{"MPI_LOCALNRANKS", "1"}}), errc::bootstrap_failed, "CHORALE_ROOT");
+  const auto config = read(with(by_hydra, {{"CHORALE_ROOT", "unix:@x"}}));
+  BOOST_TEST_REQUIRE(config.has_value());
+  BOOST_TEST(config->rank == 1);
+  BOOST_TEST(config->size == 2);
+  BOOST_TEST((config->started_by == launcher::hydra));
+  BOOST_TEST(
+      read(with(by_hydra, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}})).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(slurm_may_speak_pmi_too) {
+  const auto config = read({{"SLURM_PROCID", "1"},
+                            {"SLURM_STEP_ID", "0"},
+                            {"SLURM_STEP_NUM_TASKS", "2"},
+                            {"SLURM_STEP_NUM_NODES", "1"},
+                            {"SLURM_JOB_ID", "7"},
+                            {"PMI_RANK", "1"},
+                            {"PMI_SIZE", "2"}});
+  BOOST_TEST_REQUIRE(config.has_value());
+  BOOST_TEST((config->started_by == launcher::srun));
+}
+
 BOOST_AUTO_TEST_CASE(torchrun) {
   BOOST_TEST_REQUIRE(read(by_torchrun).has_value());
   BOOST_TEST(read(by_torchrun)->root.is_unix());
@@ -143,6 +168,9 @@ BOOST_AUTO_TEST_CASE(a_batch_script_is_no_step) {
 BOOST_AUTO_TEST_CASE(kubernetes_indexed_job) {
   const variables pod{{"JOB_COMPLETION_INDEX", "1"}, {"CHORALE_SIZE", "3"}};
   refuses(pod, errc::bootstrap_failed, "Kubernetes");
+  refuses({{"JOB_COMPLETION_INDEX", "1"}}, errc::invalid_argument, "set CHORALE_SIZE");
+  const auto alone = read({{"JOB_COMPLETION_INDEX", "1"}, {"CHORALE_RANK", "0"}, {"CHORALE_SIZE", "1"}});
+  BOOST_TEST_REQUIRE(alone.has_value());
   refuses(with(pod, {{"CHORALE_ROOT", "10.0.0.1:7000"}}), errc::bootstrap_failed, "CHORALE_SECRET");
   const auto config = read(with(pod, {{"CHORALE_ROOT", "10.0.0.1:7000"}, {"CHORALE_SECRET", "s"}}));
   BOOST_TEST_REQUIRE(config.has_value());
