@@ -15,45 +15,14 @@ std::uint64_t read(const std::uint64_t& pinned) noexcept {
 
 }  // namespace
 
-device_group::kernel device_group::pick(const kernels::all_reduce_plan& plan) const noexcept {
-  const bool two = config_.size == 2;
-  switch (plan.way) {
-    case kernels::algorithm::packets:
-      return two ? kernel::packets_2 : kernel::packets_n;
-    case kernels::algorithm::lines:
-      if (!two) return kernel::lines_n;
-      return plan.lines_ahead == 4   ? kernel::lines_2_4
-             : plan.lines_ahead == 2 ? kernel::lines_2_2
-                                     : kernel::lines_2_1;
-    case kernels::algorithm::ring:
-      break;
-  }
-  return two ? kernel::ring_2 : kernel::ring_n;
-}
-
-result<void> device_group::check_call(const float* in, const float* out, std::uint64_t count) const {
-  if (read(mailbox_->abort) != 0 || read(mailbox_->status) != 0) {
-    const std::uint64_t word = read(mailbox_->status) != 0 ? read(mailbox_->status) : read(mailbox_->abort);
-    const error first = to_error(word);
-    return error{
-        errc::revoked,
-        "this device group ended with " + std::string{name_of(first.code())} + ": make a new one (reset)",
-        first.culprit()};
-  }
-  if (count == 0) return {};
-  const auto a = reinterpret_cast<std::uintptr_t>(in);
-  const auto b = reinterpret_cast<std::uintptr_t>(out);
-  if (a == 0 || b == 0)
-    return error{errc::invalid_argument, "all_reduce of " + std::to_string(count) +
-                                             " elements got a null buffer: pass device pointers"};
-  if ((a | b) % alignof(float) != 0)
-    return error{errc::invalid_argument, "all_reduce got a buffer that is not aligned to 4 bytes: align it"};
-  const std::uint64_t bytes = count * sizeof(float);
-  if (a != b && a < b + bytes && b < a + bytes)
-    return error{errc::invalid_argument,
-                 "input and output overlap without being the same: use one buffer for both, or two that do "
-                 "not overlap"};
-  return {};
+result<void> device_group::check_usable() const {
+  if (read(mailbox_->abort) == 0 && read(mailbox_->status) == 0) return {};
+  const std::uint64_t word = read(mailbox_->status) != 0 ? read(mailbox_->status) : read(mailbox_->abort);
+  const error first = to_error(word);
+  return error{
+      errc::revoked,
+      "this device group ended with " + std::string{name_of(first.code())} + ": make a new one (reset)",
+      first.culprit()};
 }
 
 result<bool> device_group::follow_stream(stream on) {
@@ -80,49 +49,54 @@ result<bool> device_group::follow_stream(stream on) {
   return false;
 }
 
+result<completion> device_group::exchange(const exchange_call& call, stream on, notify whom) {
+  return launch(call, nullptr, on, whom);
+}
+result<completion> device_group::exchange(const result<exchange_call>& call, stream on, notify whom) {
+  if (!call) return call.error();
+  return launch(*call, nullptr, on, whom);
+}
+result<completion> device_group::exchange_as(const kernels::exchange_plan& plan, const exchange_call& call,
+                                             stream on, notify whom) {
+  return launch(call, &plan, on, whom);
+}
 result<completion> device_group::all_reduce(const float* in, float* out, std::uint64_t count, stream on,
                                             notify whom) {
-  if (count != planned_count_) {
-    plan_ = kernels::plan_all_reduce(count, limits_);
-    planned_count_ = count;
-  }
-  return all_reduce_as(plan_, in, out, count, on, whom);
+  return launch(all_reduce_call(place(), in, out, count, {}), nullptr, on, whom);
+}
+result<completion> device_group::exchange_messages(std::span<const message> messages, stream on,
+                                                   notify whom) {
+  return exchange(messages_call(place(), messages), on, whom);
+}
+result<completion> device_group::barrier(stream on, notify whom) {
+  return launch(barrier_call(place()), nullptr, on, whom);
 }
 
-result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& plan, const float* in,
-                                               float* out, std::uint64_t count, stream on, notify whom) {
-  if (auto usable = check_call(in, out, count); !usable) return std::move(usable).error();
+result<completion> device_group::launch(const exchange_call& call, const kernels::exchange_plan* planned,
+                                        stream on, notify whom) {
+  if (auto usable = check_usable(); !usable) return std::move(usable).error();
+  if (auto right = check_exchange(call, place()); !right) return std::move(right).error();
   const cuda_driver& d = *driver_;
   const current_context current{d, context_};
   if (auto r = check(d, current.code(), "cuCtxPushCurrent", config_.device); !r) return std::move(r).error();
   auto capturing = follow_stream(on);
   if (!capturing) return std::move(capturing).error();
 
-  kernels::all_reduce_args args{};
-  args.group = view_;
-  args.in = in;
-  args.out = out;
-  args.count = count;
+  launch_arguments made = arguments_of(call, planned, memory_, limits_);
+  kernels::exchange_args& args = made.args;
   args.launch = *capturing ? 0 : launches_ + 1;
-  args.chunk = plan.chunk;
-  args.stripes = static_cast<std::uint16_t>(plan.stripes);
-  args.in_place = in == out;
   args.tells_host = whom == notify::host && !*capturing;
-  const auto address_bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
-  args.alignment = address_bits % 16 == 0 ? 16 : address_bits % 8 == 0 ? 8 : 4;
   args.bulk_stores_land = bulk_stores_land_;
-  args.what = {count, kernels::kind_all_reduce, kernels::dtype_f32, kernels::op_sum, 0, 0};
 
-  launch_config launch{};
-  launch.grid_x = plan.ctas;
-  launch.grid_y = launch.grid_z = launch.block_y = launch.block_z = 1;
-  launch.block_x = plan.threads;
-  launch.shared_bytes = plan.way == kernels::algorithm::ring ? kernels::ring_shared_bytes : 0;
-  launch.on = on;
+  launch_config config{};
+  config.grid_x = made.ctas;
+  config.grid_y = config.grid_z = config.block_y = config.block_z = 1;
+  config.block_x = made.threads;
+  config.shared_bytes = all_kernels()[made.kernel].has_ring ? kernels::ring_shared_bytes : 0;
+  config.on = on;
   void* parameters[] = {&args};
-  if (auto r = check(
-          d, d.launch_kernel(&launch, kernels_[static_cast<std::size_t>(pick(plan))], parameters, nullptr),
-          "cuLaunchKernelEx", config_.device);
+  if (auto r = check(d, d.launch_kernel(&config, kernels_[made.kernel], parameters, nullptr),
+                     "cuLaunchKernelEx", config_.device);
       !r)
     return std::move(r).error();
   if (*capturing) {
@@ -130,7 +104,7 @@ result<completion> device_group::all_reduce_as(const kernels::all_reduce_plan& p
     return completion{};
   }
   ++launches_;
-  ctas_launched_ += plan.ctas;
+  ctas_launched_ += made.ctas;
   launched_ = true;
   last_stream_ = on;
   if (several_streams_)
@@ -152,7 +126,7 @@ bool device_group::is_done(const completion& c) const noexcept { return read(mai
 error device_group::to_error(std::uint64_t word) const {
   const kernels::verdict v = kernels::unpack(word);
   return error{static_cast<errc>(v.cause),
-               "GPU " + std::to_string(config_.device) + " all_reduce of rank " +
+               "GPU " + std::to_string(config_.device) + " collective of rank " +
                    std::to_string(config_.rank) + " of " + std::to_string(config_.size),
                v.culprit};
 }
@@ -217,7 +191,7 @@ device_group::~device_group() {
       return;  // block, mailbox, code and the context's reference stay for late replays
     if (block_ != 0) d.memory_free(block_);
     if (mailbox_ != nullptr) d.host_free(mailbox_);
-    if (module_ != nullptr) d.module_unload(module_);
+    for (module m : modules_) d.module_unload(m);
   }
   d.primary_context_release(device_);
 }

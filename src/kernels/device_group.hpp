@@ -20,6 +20,8 @@
 #pragma once
 
 #include <chorale/driver/cuda.hpp>
+#include <chorale/kernels/exchange_call.hpp>
+#include <chorale/kernels/launch_arguments.hpp>
 #include <chorale/kernels/peer_memory.hpp>
 #include <chorale/kernels/plan.hpp>
 #include <chorale/kernels/rank_exchange.hpp>
@@ -72,10 +74,26 @@ class device_group {
   /// Local. Stops what may still run and frees what no kernel can reach any more.
   ~device_group();
 
-  /// Enqueues the f32 sum of `count` elements on `on`. In place is allowed, other overlap is
-  /// errc::invalid_argument; errc::revoked after a failure.
+  /// Enqueues `call` (exchange_call.hpp) on `on`; no allocation, no wait. errc::invalid_argument: null or
+  /// misaligned buffers, overlap other than the collective's in-place form (a rank's own part where it lies
+  /// in the whole; all_reduce in one buffer). errc::unsupported: the type has no such operation.
+  /// errc::revoked after a failure. An operation uses the edges to its `peers` only: ranks that are not among
+  /// them need not call, and the calls of two ranks must match in order as far as they concern both.
+  result<completion> exchange(const exchange_call& call, stream on, notify whom = notify::host);
+  /// The same for the outcome of describing one.
+  result<completion> exchange(const result<exchange_call>& call, stream on, notify whom = notify::host);
+
+  /// The f32 sum of `count` elements.
   result<completion> all_reduce(const float* in, float* out, std::uint64_t count, stream on,
                                 notify whom = notify::host);
+  /// Sends and receives, all under way together: at most one per peer and direction.
+  result<completion> exchange_messages(std::span<const message> messages, stream on,
+                                       notify whom = notify::host);
+  /// Ends on the device when it has begun on every rank's.
+  result<completion> barrier(stream on, notify whom = notify::host);
+
+  /// Who calls, for describing calls.
+  [[nodiscard]] place_in_group place() const noexcept { return {config_.rank, config_.size}; }
 
   /// Ends running and future operations within about 100 µs of their next wait. The first cause wins.
   void abort(errc cause, rank_t culprit) noexcept;
@@ -91,17 +109,17 @@ class device_group {
   [[nodiscard]] const cuda_driver& driver() const noexcept { return *driver_; }
   [[nodiscard]] context device_context() const noexcept { return context_; }
   /// For tests and benchmarks: launches `plan` instead of the one that the limits give. The same on all
-  /// ranks.
-  result<completion> all_reduce_as(const kernels::all_reduce_plan& plan, const float* in, float* out,
-                                   std::uint64_t count, stream on, notify whom = notify::host);
+  /// ranks; not for messages and all_to_all_v.
+  result<completion> exchange_as(const kernels::exchange_plan& plan, const exchange_call& call, stream on,
+                                 notify whom = notify::host);
 
  private:
   friend class group_setup;
-  enum class kernel { packets_2, packets_n, lines_2_1, lines_2_2, lines_2_4, lines_n, ring_2, ring_n, count };
 
   device_group() = default;
-  [[nodiscard]] kernel pick(const kernels::all_reduce_plan& plan) const noexcept;
-  result<void> check_call(const float* in, const float* out, std::uint64_t count) const;
+  result<void> check_usable() const;
+  result<completion> launch(const exchange_call& call, const kernels::exchange_plan* planned, stream on,
+                            notify whom);
   result<bool> follow_stream(stream on);  // whether the stream is being captured
   [[nodiscard]] error to_error(std::uint64_t word) const;
   enum class activity { none, queued_or_captured, running };
@@ -112,11 +130,11 @@ class device_group {
   device_id device_ = -1;
   context context_ = nullptr;
   bool has_context_ = false;
-  module module_ = nullptr;
-  std::array<function, static_cast<std::size_t>(kernel::count)> kernels_{};
+  std::vector<module> modules_;
+  std::array<function, kernel_count> kernels_{};
   kernels::group_limits limits_;
   bool bulk_stores_land_ = false;  ///< see push_bulk.cuh
-  kernels::group_view view_{};
+  group_memory memory_;
   stream private_stream_ = nullptr;
   std::vector<mapped_memory> regions_;  // by rank, the own one included
   device_pointer block_ = 0;
@@ -131,8 +149,6 @@ class device_group {
   bool launched_ = false;
   bool several_streams_ = false;
   bool captured_ = false;
-  std::uint64_t planned_count_ = ~std::uint64_t{0};
-  kernels::all_reduce_plan plan_;
 };
 
 }  // namespace chorale::cuda

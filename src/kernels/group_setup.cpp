@@ -15,16 +15,13 @@ using kernels::algorithm;
 using kernels::group_limits;
 
 constexpr std::uint32_t hello_magic = 0x63686f72;
-constexpr std::uint32_t hello_version = 1;
-
-constexpr std::array kernel_names{"chorale_packets_2", "chorale_packets_n", "chorale_lines_2_1",
-                                  "chorale_lines_2_2", "chorale_lines_2_4", "chorale_lines_n",
-                                  "chorale_ring_2",    "chorale_ring_n"};
+constexpr std::uint32_t hello_version = 2;
 
 /// FNV-1a: tells two builds apart, no more.
-std::uint64_t hash_of(std::span<const std::byte> bytes) {
+std::uint64_t hash_of(std::span<const kernel_image> images) {
   std::uint64_t h = 0xcbf29ce484222325ull;
-  for (std::byte b : bytes) h = (h ^ static_cast<std::uint64_t>(b)) * 0x100000001b3ull;
+  for (const kernel_image& image : images)
+    for (std::byte b : image.bytes) h = (h ^ static_cast<std::uint64_t>(b)) * 0x100000001b3ull;
   return h;
 }
 
@@ -128,30 +125,45 @@ result<void> group_setup::open_device() {
 result<void> group_setup::load_kernels() {
   device_group& g = *group_;
   const cuda_driver& d = *g.driver_;
-  const auto image = kernel_image();
-  if (image.empty() && config_.driver == nullptr)
+  if (kernel_images().empty() && config_.driver == nullptr)
     return error{errc::unsupported,
                  "this build of chorale has no GPU kernels: build it where nvcc is installed"};
-  if (auto r = check(d, d.module_load_data(&g.module_, image.data()), "cuModuleLoadData", config_.device); !r)
-    return r;
-  for (std::size_t k = 0; k < kernel_names.size(); ++k)
-    if (auto r = check(d, d.module_get_function(&g.kernels_[k], g.module_, kernel_names[k]),
-                       "cuModuleGetFunction", config_.device);
+  for (const kernel_image& image : kernel_images()) {
+    module loaded = nullptr;
+    if (auto r =
+            check(d, d.module_load_data(&loaded, image.bytes.data()), "cuModuleLoadData", config_.device);
         !r)
       return r;
-  for (auto ring : {device_group::kernel::ring_2, device_group::kernel::ring_n})
-    if (auto r = check(
-            d,
-            d.function_set_attribute(g.kernels_[static_cast<std::size_t>(ring)], function_max_dynamic_shared,
-                                     static_cast<int>(kernels::ring_shared_bytes)),
-            "cuFuncSetAttribute (dynamic shared memory)", config_.device);
-        !r)
-      return r;
+    g.modules_.push_back(loaded);
+    if (auto r = take_kernels(image.name, loaded); !r) return r;
+  }
   if (auto r = check(d, d.stream_create(&g.private_stream_, stream_non_blocking), "cuStreamCreate",
                      config_.device);
       !r)
     return r;
   return check(d, d.event_create(&g.order_, event_no_timing), "cuEventCreate", config_.device);
+}
+
+/// Asking for a kernel loads it: later, a launch must not have to.
+result<void> group_setup::take_kernels(std::string_view image, module from) {
+  device_group& g = *group_;
+  const cuda_driver& d = *g.driver_;
+  const auto all = all_kernels();
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (image != all[k].image) continue;
+    if (auto r = check(d, d.module_get_function(&g.kernels_[k], from, all[k].name), "cuModuleGetFunction",
+                       config_.device);
+        !r)
+      return r;
+    if (!all[k].has_ring) continue;
+    if (auto r = check(d,
+                       d.function_set_attribute(g.kernels_[k], function_max_dynamic_shared,
+                                                static_cast<int>(kernels::ring_shared_bytes)),
+                       "cuFuncSetAttribute (dynamic shared memory)", config_.device);
+        !r)
+      return r;
+  }
+  return {};
 }
 
 result<group_hello> group_setup::describe() {
@@ -161,7 +173,7 @@ result<group_hello> group_setup::describe() {
   hello.version = hello_version;
   hello.generation = config_.generation;
   hello.size = config_.size;
-  hello.image_hash = hash_of(kernel_image());
+  hello.image_hash = hash_of(kernel_images());
   hello.scratch_bytes = config_.scratch_bytes;
   hello.limits = local_limits(config_);
   if (auto r = check(*g.driver_, g.driver_->device_get_uuid(hello.device_uuid, g.device_), "cuDeviceGetUuid",
@@ -242,7 +254,8 @@ result<void> group_setup::agree(const std::vector<group_hello>& hellos) {
 result<void> group_setup::allocate() {
   device_group& g = *group_;
   const cuda_driver& d = *g.driver_;
-  const std::size_t wanted = std::max<std::size_t>(kernels::make_layout(g.limits_).total, 4096);
+  const std::size_t wanted =
+      std::max<std::size_t>(kernels::units(kernels::make_layout(g.limits_).total), 4096);
   auto bytes = mapped_memory::round_up(d, g.device_, wanted);
   if (!bytes) return std::move(bytes).error();
   auto own = mapped_memory::create(d, g.device_, *bytes);
@@ -305,7 +318,7 @@ result<void> group_setup::map_peers() {
 result<void> group_setup::write_block() {
   device_group& g = *group_;
   const cuda_driver& d = *g.driver_;
-  kernels::group_view& view = g.view_;
+  kernels::group_view& view = g.memory_.view;
   view.block = reinterpret_cast<kernels::device_block*>(g.block_);
   view.host = reinterpret_cast<kernels::host_mailbox*>(g.mailbox_on_device_);
   view.abort = &view.host->abort;
@@ -313,10 +326,12 @@ result<void> group_setup::write_block() {
   view.rank = static_cast<std::uint32_t>(config_.rank);
   view.size = static_cast<std::uint32_t>(config_.size);
   for (std::size_t r = 0; r < g.regions_.size(); ++r)
-    view.regions[r] = reinterpret_cast<std::byte*>(g.regions_[r].address());
+    g.memory_.regions[r] = reinterpret_cast<std::byte*>(g.regions_[r].address());
   view.layout = kernels::make_layout(g.limits_);
   const auto block = std::make_unique<kernels::device_block>();
   for (kernels::cta_record& record : block->records) record.counter = config_.first_counter;
+  for (auto& of_cta : block->counters)
+    for (std::uint64_t& counter : of_cta) counter = config_.first_counter;
   if (auto r = check(d, d.copy_to_device_async(g.block_, block.get(), sizeof *block, g.private_stream_),
                      "cuMemcpyHtoDAsync", config_.device);
       !r)
@@ -352,17 +367,17 @@ result<void> group_setup::prove(algorithm way) {
   const cuda_driver& d = *g.driver_;
   const char* names[] = {"the packet path", "the line path", "the ring path"};
   const std::string what = names[static_cast<int>(way)];
-  kernels::all_reduce_plan plan;
+  kernels::exchange_plan plan;
   std::uint64_t count = 0;
   if (way == algorithm::packets) {
     count = g.limits_.ll_bytes / sizeof(float);
-    plan = kernels::plan_packets(count, g.limits_);
+    plan = kernels::plan_packets(count * sizeof(float), g.limits_);
   } else if (way == algorithm::lines) {
     count = std::min<std::uint64_t>(g.limits_.ll128_bytes, 1u << 20) / sizeof(float);
-    plan = kernels::plan_lines(count, g.limits_);
+    plan = kernels::plan_lines(count * sizeof(float), g.limits_);
   } else {
     count = std::uint64_t{16384} * g.limits_.ctas + 5;
-    plan = kernels::plan_ring(count, g.limits_);
+    plan = kernels::plan_ring(count * sizeof(float), g.limits_);
   }
   device_pointer buffer = 0;
   if (auto r = check(d, d.memory_alloc(&buffer, count * sizeof(float)), "cuMemAlloc", config_.device); !r)
@@ -378,7 +393,7 @@ result<void> group_setup::prove(algorithm way) {
     if (auto r = check(d, d.stream_synchronize(g.private_stream_), "cuStreamSynchronize", config_.device); !r)
       return r;
     auto* data = reinterpret_cast<float*>(buffer);
-    auto launched = g.all_reduce_as(plan, data, data, count, g.private_stream_);
+    auto launched = g.exchange_as(plan, all_reduce_call(g.place(), data, data, count, {}), g.private_stream_);
     if (!launched) return std::move(launched).error();
     const auto deadline = std::chrono::steady_clock::now() + config_.proof_timeout;
     while (!g.is_done(*launched)) {

@@ -33,6 +33,7 @@ class group_setup {
  private:
   result<void> open_device();
   result<void> load_kernels();
+  result<void> take_kernels(std::string_view image, module from);
   result<group_hello> describe();
   result<bool> lines_work(const std::vector<group_hello>& hellos) const;
   result<void> agree(const std::vector<group_hello>& hellos);

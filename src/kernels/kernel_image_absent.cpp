@@ -3,6 +3,6 @@
 
 namespace chorale::cuda {
 
-std::span<const std::byte> kernel_image() noexcept { return {}; }
+std::span<const kernel_image> kernel_images() noexcept { return {}; }
 
 }  // namespace chorale::cuda

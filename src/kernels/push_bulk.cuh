@@ -80,116 +80,149 @@ class bulk_stage_ring {
   std::uint32_t barriers_;
 };
 
-/// Walks a stripe tile by tile: tiles of a chunk lie side by side, chunks `stripes` apart.
+/// Walks what a stripe pushes tile by tile: tiles of a chunk lie side by side.
 class tile_walk {
  public:
-  __device__ tile_walk(const all_reduce_args& args, std::uint32_t stripe, std::uint64_t sequence)
-      : walk_{args, stripe, sequence} {}
+  __device__ tile_walk(const exchange_args& args, const cta_shared& shared, const cta_role& role)
+      : walk_{args, shared, role, 0, parts_of(args)} {}
   [[nodiscard]] __device__ bool more() const { return walk_.more(); }
   __device__ void step() {
     offset_ += bulk_tile;
-    if (offset_ < chunk_bytes()) return;
+    if (offset_ < walk_.bytes()) return;
     offset_ = 0;
     walk_.step();
   }
-  [[nodiscard]] __device__ std::uint64_t sequence() const { return walk_.sequence(); }
-  [[nodiscard]] __device__ std::uint32_t slot() const { return walk_.slot(); }
+  [[nodiscard]] __device__ const chunk_walk<false>& chunk() const { return walk_; }
   [[nodiscard]] __device__ std::uint32_t offset() const { return offset_; }
-  [[nodiscard]] __device__ std::uint64_t begin() const { return walk_.begin() * sizeof(float) + offset_; }
-  /// Whole 16-byte units of the tile; the message's last few elements may be left for plain stores.
+  [[nodiscard]] __device__ const std::byte* data() const { return walk_.data() + offset_; }
+  /// Whole 16-byte units of the tile; the last few bytes of an extent may be left for plain stores.
   [[nodiscard]] __device__ std::uint32_t bytes() const {
-    const std::uint32_t rest = chunk_bytes() - offset_;
-    return rest < bulk_tile ? rest / 16 * 16 : bulk_tile;
+    return rest() < bulk_tile ? rest() / 16 * 16 : bulk_tile;
   }
-  [[nodiscard]] __device__ std::uint32_t odd_elements() const {
-    const std::uint32_t rest = chunk_bytes() - offset_;
-    return rest < bulk_tile ? rest % 16 / 4 : 0;
-  }
-  [[nodiscard]] __device__ bool first_of_chunk() const { return offset_ == 0; }
+  [[nodiscard]] __device__ std::uint32_t odd_bytes() const { return rest() < bulk_tile ? rest() % 16 : 0; }
+  [[nodiscard]] __device__ bool is_first_of_chunk() const { return offset_ == 0; }
+  [[nodiscard]] __device__ bool is_last_of_chunk() const { return rest() <= bulk_tile; }
 
  private:
-  [[nodiscard]] __device__ std::uint32_t chunk_bytes() const {
-    return walk_.length() * static_cast<std::uint32_t>(sizeof(float));
-  }
-  stripe_walk walk_;
+  [[nodiscard]] __device__ std::uint32_t rest() const { return walk_.bytes() - offset_; }
+  chunk_walk<false> walk_;
   std::uint32_t offset_ = 0;
 };
 
-__device__ inline void push_tile(const bulk_stage_ring& stages, const all_reduce_args& args,
-                                 std::uint32_t stripe, std::uint64_t index, const tile_walk& tile) {
-  const group_view& group = args.group;
-  for (std::uint32_t r = 0; r < group.size; ++r) {
-    if (r == group.rank) continue;
-    std::byte* to = ring_slot(group, r, group.rank, stripe, tile.slot()) + tile.offset();
-    if (tile.bytes() > 0) stages.store(index, to, tile.bytes());
-    const float* odd = args.in + (tile.begin() + tile.bytes()) / sizeof(float);
-    for (std::uint32_t i = 0; i < tile.odd_elements(); ++i)
-      reinterpret_cast<float*>(to + tile.bytes())[i] = odd[i];
-  }
-  stages.commit();
-}
+/// The bulk pusher of a stripe: one thread. Tiles are loaded, stored, and complete, in this order and some
+/// tiles apart.
+template <class M>
+class bulk_pusher {
+ public:
+  __device__ bulk_pusher(M& m, operation<M>& op, const exchange_args& args, const cta_role& role,
+                         const bulk_stage_ring& stages)
+      : m_{m},
+        op_{op},
+        args_{args},
+        role_{role},
+        stages_{stages},
+        loading_{args, m.shared(), role},
+        storing_{loading_},
+        complete_{loading_} {}
 
-__device__ inline bool gpu_machine::push_stripe_in_bulk(operation<gpu_machine>& op,
-                                                        const all_reduce_args& args, const cta_role& role,
-                                                        std::uint32_t stripe, std::uint64_t sequence) {
+  __device__ bool run() {
+    bool ok = true;
+    for (; ok && storing_.more(); storing_.step()) {
+      load_ahead();
+      if (loaded_ == stored_) ok = await_fold();
+      if (!ok) break;
+      stages_.await(stored_);
+      ++awaited_;
+      ok = !storing_.is_first_of_chunk() || await_credit();
+      if (!ok) break;
+      push_tile();
+      bulk_stage_ring::await_reads<bulk_reads - 1>();
+      bulk_stage_ring::await_stores<bulk_lag - 1>();
+      publish_all_but(bulk_lag - 1);
+    }
+    bulk_stage_ring::await_stores<0>();
+    if (ok) publish_all_but(0);
+    // Stages must not be given up while loads into them are under way.
+    for (std::uint64_t tile = awaited_; tile < loaded_; ++tile) stages_.await(tile);
+    return ok;
+  }
+
+ private:
+  __device__ void load_ahead() {
+    while (loaded_ < stored_ + bulk_stages - bulk_reads && loading_.more() &&
+           is_made(m_, role_, loading_.chunk())) {
+      if (loading_.chunk().part() != 0) stages_.order_bulk_accesses();
+      stages_.load(loaded_, loading_.data(), loading_.bytes());
+      ++loaded_;
+      loading_.step();
+    }
+  }
+  /// The fold has not got as far as this. Peers may need what trails to get on: nothing is held back.
+  __device__ bool await_fold() {
+    publish_all();
+    if (!op_.wait([&] { return is_made(m_, role_, loading_.chunk()); })) return false;
+    load_ahead();
+    return true;
+  }
+  /// The peer may lack credit for chunks whose flags trail: nothing is held back while this waits.
+  __device__ bool await_credit() {
+    const chunk_walk<false>& c = storing_.chunk();
+    if (!has_room(m_, args_, c.peer(), role_.stripe, c.sequence())) publish_all();
+    if (!await_room(m_, op_, args_, c.peer(), role_.stripe, c.sequence())) return false;
+    stages_.order_bulk_accesses();
+    slot_ = ring_slot(args_, c.peer(), args_.group.rank, role_.stripe, c.slot());
+    return true;
+  }
+  /// Stores the stage into the peer's slot.
+  __device__ void push_tile() {
+    std::byte* to = slot_ + storing_.offset();
+    const std::uint32_t bytes = storing_.bytes();
+    if (bytes > 0) stages_.store(stored_, to, bytes);
+    for (std::uint32_t i = 0; i < storing_.odd_bytes(); ++i) to[bytes + i] = storing_.data()[bytes + i];
+    stages_.commit();
+    ++stored_;
+    ++pending_;
+  }
+  __device__ void publish_all() {
+    bulk_stage_ring::await_stores<0>();
+    publish_all_but(0);
+  }
+  /// The stores of all but the last `keep` tiles are complete: tells the peers of chunks that are.
+  __device__ void publish_all_but(std::uint32_t keep) {
+    for (; pending_ > keep; --pending_) {
+      if (complete_.is_last_of_chunk()) {
+        stages_.order_bulk_accesses();
+        if (args_.bulk_stores_land == 0 || complete_.odd_bytes() != 0) m_.fence_system();
+        publish(m_, args_, role_, complete_.chunk());
+      }
+      complete_.step();
+    }
+  }
+
+  M& m_;
+  operation<M>& op_;
+  const exchange_args& args_;
+  const cta_role& role_;
+  const bulk_stage_ring& stages_;
+  tile_walk loading_;
+  tile_walk storing_;
+  tile_walk complete_;         ///< `pending_` tiles behind `storing_`
+  std::byte* slot_ = nullptr;  ///< of the chunk being stored
+  std::uint64_t loaded_ = 0;
+  std::uint64_t stored_ = 0;
+  std::uint64_t awaited_ = 0;
+  std::uint32_t pending_ = 0;
+};
+
+template <class M>
+__device__ bool gpu_machine::push_stripe_in_bulk(M& m, operation<M>& op, const exchange_args& args,
+                                                 const cta_role& role) {
   extern __shared__ __align__(128) std::byte stage_memory[];
   __shared__ __align__(8) std::uint64_t stage_barriers[2 * bulk_stages];
-  if (thread() != role.first) return true;
-  const std::uint32_t half = stripe % 2;
-  const bulk_stage_ring stages{stage_memory + half * bulk_stages * bulk_tile,
-                               stage_barriers + half * bulk_stages};
-  const auto* in = reinterpret_cast<const std::byte*>(args.in);
-  tile_walk loading{args, stripe, sequence};
-  tile_walk storing{args, stripe, sequence};
-  tile_walk complete{args, stripe, sequence};  // `pending` tiles behind `storing`
-  std::uint64_t loaded = 0;
-  std::uint64_t stored = 0;
-  std::uint32_t pending = 0;
-  const auto load_next = [&] {
-    if (!loading.more()) return;
-    stages.load(loaded, in + loading.begin(), loading.bytes());
-    ++loaded;
-    loading.step();
-  };
-  // The stores of all but the last `keep` tiles are complete: tells the peers of chunks that are.
-  const auto publish_all_but = [&](std::uint32_t keep) {
-    bool chunk_ended = false;
-    for (; pending > keep; --pending) {
-      complete.step();
-      chunk_ended |= complete.first_of_chunk();
-    }
-    if (!chunk_ended) return;
-    stages.order_bulk_accesses();
-    if (args.bulk_stores_land == 0) fence_system();
-    raise_flags(*this, args, stripe, complete.sequence());
-  };
-  for (std::uint32_t i = 0; i < bulk_stages - bulk_reads; ++i) load_next();
-  bool ok = true;
-  for (; storing.more(); storing.step()) {
-    stages.await(stored);
-    if (storing.first_of_chunk()) {
-      // The peers may lack credit for chunks whose flags trail: nothing is held back while this waits.
-      if (!has_credits(*this, args.group, stripe, storing.sequence())) {
-        stages.await_stores<0>();
-        publish_all_but(0);
-      }
-      ok = await_credits(*this, op, args.group, stripe, storing.sequence());
-      if (!ok) break;
-      stages.order_bulk_accesses();
-    }
-    push_tile(stages, args, stripe, stored, storing);
-    ++stored;
-    ++pending;
-    stages.await_reads<bulk_reads - 1>();
-    stages.await_stores<bulk_lag - 1>();
-    publish_all_but(bulk_lag - 1);
-    load_next();
-  }
-  stages.await_stores<0>();
-  if (ok) publish_all_but(0);
-  // Stages must not be given up while loads into them are under way.
-  for (std::uint64_t tile = stored + (ok ? 0 : 1); tile < loaded; ++tile) stages.await(tile);
-  return ok;
+  if (m.thread() != role.first) return true;
+  const bulk_stage_ring stages{stage_memory + role.half * bulk_stages * bulk_tile,
+                               stage_barriers + role.half * bulk_stages};
+  return bulk_pusher<M>{m, op, args, role, stages}.run();
 }
 
 }  // namespace chorale::kernels

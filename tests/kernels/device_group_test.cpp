@@ -1,4 +1,5 @@
 // Device groups over a fake driver: creation by all ranks together, launches, failures, what is freed.
+#include "collective_cases.hpp"
 #include "fake_cuda.hpp"
 #include <chorale/kernels/device_group.hpp>
 
@@ -196,6 +197,89 @@ BOOST_AUTO_TEST_CASE(bad_arguments_are_refused_with_advice) {
   BOOST_TEST((code(g.all_reduce(data, data + 32, 32, on)) == errc::ok));
   driver.stream_synchronize(on);
   driver.stream_destroy(on);
+}
+
+BOOST_AUTO_TEST_CASE(every_bad_exchange_is_refused_with_advice) {
+  auto all = create_all(driver, 3);
+  BOOST_REQUIRE(all[1].has_value());
+  device_group& g = **all[1];  // rank 1: nothing here may reach a launch, or it would wait for ever
+  stream on = nullptr;
+  driver.stream_create(&on, 0);
+  alignas(16) std::byte data[1024] = {};
+  const place_in_group at = g.place();
+  const auto expect = [&](const result<exchange_call>& call, errc code, const char* part) {
+    const auto r = g.exchange(call, on);
+    BOOST_REQUIRE(!r);
+    BOOST_TEST((r.error() == code), r.error().message());
+    BOOST_TEST(r.error().detail().find(part) != std::string::npos, r.error().message());
+  };
+  const auto bad = errc::invalid_argument;
+  const std::uint64_t counts[3] = {4, 5, 6};
+  expect(all_gather_call(at, nullptr, data, 4, dtype::f32), bad, "null");
+  expect(all_gather_call(at, data + 600, nullptr, 4, dtype::f32), bad, "null");
+  expect(all_gather_call(at, data + 2, data + 512, 4, dtype::f32), bad, "aligned to its elements of 4 bytes");
+  expect(all_gather_call(at, data + 600, data + 513, 4, dtype::u32), bad, "aligned");
+  expect(all_gather_call(at, data, data, 4, dtype::f32), bad, "overlap");  // rank 1's place is the second
+  expect(all_to_all_call(at, data, data, 4, dtype::f32), bad, "overlap");
+  expect(reduce_scatter_call(at, data, data, 4, {}), bad, "overlap");
+  expect(all_reduce_call(at, data, data + 16, 8, {}), bad, "overlap");
+  expect(all_reduce_call(at, data, data + 512, 8, {dtype::f32, reduction::bit_and}), errc::unsupported,
+         "integers");
+  expect(all_reduce_call(at, data, data + 512, 8, {dtype::f32, reduction::user}), errc::unsupported,
+         "host memory");
+  expect(all_reduce_call(at, data, data + 512, 8, {dtype::f32, reduction::none}), bad, "no reduction");
+  expect(all_reduce_call(at, data, data + 512, 8, {dtype::none, reduction::sum}), bad, "no element type");
+  expect(all_reduce_call(at, data, data + 512, ~std::uint64_t{0} / 4, {}), bad, "too large");
+  expect(broadcast_call(at, data, data, 4, dtype::f32, 3), bad, "root 3");
+  expect(reduce_call(at, data, data, 4, {}, -1), bad, "root -1");
+  expect(all_gather_v_call(at, data, data + 512, std::span{counts, 2}, dtype::f32), bad,
+         "2 counts for 3 ranks");
+  const std::uint64_t huge[3] = {1, ~std::uint64_t{0}, 1};
+  expect(gather_v_call(at, data, data + 512, huge, dtype::f32, 0), bad, "too large");
+  const std::uint64_t other[3] = {4, 6, 6};
+  expect(all_to_all_v_call(at, data, counts, data + 512, other, dtype::f32), bad, "itself");
+  const auto messages = [&](std::initializer_list<message> batch) {
+    return messages_call(at, std::span{batch});
+  };
+  expect(messages({send_to(3, data, 4, dtype::f32)}), bad, "not a rank");
+  expect(messages({send_to(0, data, 4, dtype::f32), send_to(0, data + 64, 4, dtype::f32)}), bad,
+         "another message");
+  expect(messages({send_to(1, data, 4, dtype::f32)}), bad, "to itself");
+  expect(messages({send_to(0, data + 1, 4, dtype::f32)}), bad, "not aligned");
+  expect(messages({send_to(0, data, 4, dtype::none)}), bad, "no element type");
+  expect(messages({send_to(0, nullptr, 4, dtype::f32)}), bad, "null");
+  expect(messages({send_to(0, data, 8, dtype::f32), receive_from(2, data + 16, 8, dtype::f32)}), bad,
+         "overlap");
+  expect(messages({receive_from(0, data, 8, dtype::f32), receive_from(2, data + 16, 8, dtype::f32)}), bad,
+         "overlapping memory");
+  BOOST_TEST(g.status().has_value());
+  driver.stream_destroy(on);
+}
+
+BOOST_AUTO_TEST_CASE(every_collective_runs_through_the_group) {
+  using kernels_test::case_memory;
+  using kernels_test::collective_case;
+  constexpr int n = 3;
+  auto all = create_all(driver, n);
+  std::vector<collective_case> cases = kernels_test::copying_cases(n, {5, 300});
+  for (const auto& more : {kernels_test::folding_shapes(n, {5, 300}), kernels_test::folding_cases(n, 9)})
+    cases.insert(cases.end(), more.begin(), more.end());
+  for (unsigned seed = 0; seed < 5; ++seed) cases.push_back(kernels_test::random_messages(n, seed));
+  std::vector<stream> streams(n);
+  for (stream& s : streams) driver.stream_create(&s, 0);
+  for (const collective_case& what : cases) {
+    case_memory memory{what, n, 3};
+    for (int r = 0; r < n; ++r) {
+      const auto index = static_cast<std::size_t>(r);
+      auto done = (*all[index])->exchange(what.describe(r, n, memory.arena(r)), streams[index]);
+      BOOST_REQUIRE_MESSAGE(done.has_value(), what.name() << ": " << (done ? "" : done.error().message()));
+    }
+    for (stream s : streams) driver.stream_synchronize(s);
+    const std::string wrong = memory.first_wrong();
+    BOOST_TEST(wrong.empty(), what.name() << ": " << wrong);
+  }
+  for (const outcome& o : all) BOOST_TEST((*o)->status().has_value());
+  for (stream s : streams) driver.stream_destroy(s);
 }
 
 BOOST_AUTO_TEST_CASE(only_a_change_of_stream_costs_an_event) {

@@ -41,14 +41,13 @@ inline fake_stream* at(stream s) { return reinterpret_cast<fake_stream*>(s); }
 inline void finish(stream s) { at(s)->running.clear(); }
 
 inline status run_kernel(const launch_config* how, function, void** parameters, void**) {
-  const auto args = *static_cast<const kernels::all_reduce_args*>(parameters[0]);
+  const auto args = *static_cast<const kernels::exchange_args*>(parameters[0]);
   const launch_config config = *how;
   at(config.on)->running.emplace_back([args, config] {
-    kernels::all_reduce_plan plan;
-    plan.way = args.stripes > 0 ? kernels::algorithm::ring : kernels::algorithm::packets;
-    plan.ctas = config.grid_x;
-    kernels::launch_all_reduce(plan, 4, args);
-    if (faults.wrong_data && args.count > 0) args.out[args.count / 2] += 1.0f;
+    kernels::launch_exchange(config.grid_x, 4, args);
+    std::byte* out = args.edges[args.group.rank].receive;
+    const std::uint64_t bytes = args.edges[args.group.rank].receive_bytes;
+    if (faults.wrong_data && bytes > 0) out[bytes / 2] ^= std::byte{1};
   });
   return success;
 }

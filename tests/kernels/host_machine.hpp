@@ -5,8 +5,8 @@
 // `launch` runs one operation on one rank and returns when its kernel has ended.
 #pragma once
 
-#include <chorale/kernels/all_reduce_ring.hpp>
-#include <chorale/kernels/plan.hpp>
+#include <chorale/kernels/exchange_ring.hpp>
+#include <chorale/kernels/launch_arguments.hpp>
 
 #include <atomic>
 #include <barrier>
@@ -37,6 +37,7 @@ struct host_cta {
 class host_machine {
  public:
   static constexpr bool has_bulk_copies = false;
+  static constexpr std::uint32_t ranks = 0;
 
   host_machine(host_cta& cta, std::uint32_t thread, std::uint32_t threads, std::uint32_t cta_index,
                std::uint32_t ctas)
@@ -72,8 +73,18 @@ class host_machine {
   void store_release_system(std::uint64_t* to, std::uint64_t v) const { atomic(*to).store(v); }
   void store_relaxed_system(std::uint64_t* to, std::uint64_t v) const { atomic(*to).store(v); }
   void store_release_device(std::uint64_t* to, std::uint64_t v) const { atomic(*to).store(v); }
-  f32x4 load_scratch(const f32x4* from) const { return *from; }
-  float load_scratch(const float* from) const { return *from; }
+  std::uint32_t load_acquire_cta(const std::uint32_t* from) const { return atomic(*from).load(); }
+  void store_release_cta(std::uint32_t* to, std::uint32_t v) const { atomic(*to).store(v); }
+  void order_bulk_accesses() const {}
+  template <std::uint32_t Bytes, std::uint32_t Words>
+  void load(std::uint64_t (&w)[Words], const std::byte* from, bool) const {
+    w[0] = 0;
+    std::memcpy(w, from, Bytes);
+  }
+  template <std::uint32_t Bytes, std::uint32_t Words>
+  void store(std::byte* to, const std::uint64_t (&w)[Words]) const {
+    std::memcpy(to, w, Bytes);
+  }
   void compare_exchange(std::uint64_t* at, std::uint64_t expected, std::uint64_t desired) const {
     atomic(*at).compare_exchange_strong(expected, desired);
   }
@@ -88,12 +99,19 @@ class host_machine {
     std::uint64_t seen = atomic(*at).load();
     return now >= seen && atomic(*at).compare_exchange_strong(seen, next);
   }
-  void copy(float* to, const float* from, std::uint32_t n, bool, std::uint32_t thread,
+  void copy(std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint32_t thread,
             std::uint32_t threads) const {
-    for (std::uint32_t i = thread; i < n; i += threads) to[i] = from[i];
+    for (std::uint64_t i = thread; i < bytes; i += threads) to[i] = from[i];
   }
-  bool push_stripe_in_bulk(operation<host_machine>&, const all_reduce_args&, const cta_role&, std::uint32_t,
-                           std::uint64_t) {
+  void copy_arrived(std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint32_t thread,
+                    std::uint32_t threads) const {
+    copy(to, from, bytes, thread, threads);
+  }
+  void fill(std::byte* to, std::byte value, std::uint64_t bytes) const {
+    for (std::uint64_t i = thread_; i < bytes; i += threads_) to[i] = value;
+  }
+  static bool push_stripe_in_bulk(host_machine&, operation<host_machine>&, const exchange_args&,
+                                  const cta_role&) {
     return false;  // has_bulk_copies says so
   }
 
@@ -132,15 +150,59 @@ void launch(std::uint32_t ctas, std::uint32_t threads, Kernel kernel) {
       });
 }
 
-/// Runs an all-reduce as planned, with `threads` in place of the plan's.
-inline void launch_all_reduce(const all_reduce_plan& plan, std::uint32_t threads,
-                              const all_reduce_args& args) {
-  launch(plan.ctas, threads, [&](host_machine& m) {
-    if (plan.way == algorithm::ring)
-      all_reduce_ring<0>(m, args);
-    else
-      all_reduce_packets<0>(m, args);
-  });
+/// Every way of serving edges in one kernel, as copy.cu has it for messages. Lines are a GPU's own: an edge
+/// planned for them cannot be run here.
+template <class Fold>
+void run_ways(host_machine& m, const exchange_args& args) {
+  if (args.by_ring == 0) return exchange_packets<Fold>(m, args);
+  if (args.by_packets == 0) return exchange_ring<Fold>(m, args);
+  operation<host_machine> op{m, args};
+  ring_exchange<Fold, host_machine> ring{m, op, args};
+  ring.prepare();
+  bool ok = op.begin();
+  if (ok) {
+    op.send_signature();
+    packet_exchange<host_machine, Fold> packets{m, op, args};
+    packets.load_first();
+    packets.push();
+    ok = !m.sync_or(!packets.take());
+    if (ok) ok = ring.run();
+  }
+  ring.keep();
+  op.end(ok);
+}
+template <class Lane>
+void run_folding(host_machine& m, const exchange_args& args) {
+  run_ways<fold_of<Lane, any_reduction>>(m, args);
+}
+inline void run_kernel(host_machine& m, const exchange_args& args) {
+  if (args.folds == 0) return run_ways<no_fold>(m, args);
+  switch (static_cast<dtype>((args.kinds >> 8) & 0xff)) {
+    case dtype::i8:
+    case dtype::u8:
+      return run_folding<integer_lane<std::uint8_t>>(m, args);
+    case dtype::i32:
+    case dtype::u32:
+      return run_folding<integer_lane<std::uint32_t>>(m, args);
+    case dtype::i64:
+    case dtype::u64:
+      return run_folding<integer_lane<std::uint64_t>>(m, args);
+    case dtype::f16:
+      return run_folding<small_lane<f16>>(m, args);
+    case dtype::bf16:
+      return run_folding<small_lane<bf16>>(m, args);
+    case dtype::f64:
+      return run_folding<f64_lane>(m, args);
+    case dtype::f8e4m3:
+      return run_folding<small_lane<f8e4m3>>(m, args);
+    case dtype::f8e5m2:
+      return run_folding<small_lane<f8e5m2>>(m, args);
+    default:
+      return run_folding<f32_lane>(m, args);
+  }
+}
+inline void launch_exchange(std::uint32_t ctas, std::uint32_t threads, const exchange_args& args) {
+  launch(ctas, threads, [&](host_machine& m) { run_kernel(m, args); });
 }
 
 /// The memory of `limits.size` ranks, all in this process.
@@ -149,43 +211,44 @@ class host_group {
   explicit host_group(const group_limits& limits, std::uint32_t generation = 7, std::uint64_t counter = 0)
       : limits_{limits}, layout_{make_layout(limits)} {
     for (std::uint32_t r = 0; r < limits.size; ++r)
-      ranks_.push_back(std::make_unique<rank_memory>(layout_.total));
+      ranks_.push_back(std::make_unique<rank_memory>(units(layout_.total)));
     for (std::uint32_t r = 0; r < limits.size; ++r) {
       rank_memory& own = *ranks_[r];
       for (cta_record& record : own.block.records) record.counter = counter;
-      own.view.block = &own.block;
-      own.view.abort = &own.mailbox.abort;
-      own.view.host = &own.mailbox;
-      own.view.generation = generation;
-      own.view.rank = r;
-      own.view.size = limits.size;
-      for (std::uint32_t p = 0; p < limits.size; ++p) own.view.regions[p] = ranks_[p]->region();
-      own.view.layout = layout_;
+      for (auto& of_cta : own.block.counters)
+        for (std::uint64_t& edge : of_cta) edge = counter;
+      group_view& view = own.memory.view;
+      view.block = &own.block;
+      view.abort = &own.mailbox.abort;
+      view.host = &own.mailbox;
+      view.generation = generation;
+      view.rank = r;
+      view.size = limits.size;
+      for (std::uint32_t p = 0; p < limits.size; ++p) own.memory.regions[p] = ranks_[p]->region();
+      view.layout = layout_;
     }
   }
 
   device_block& block(std::uint32_t rank) { return ranks_[rank]->block; }
-  const group_view& view(std::uint32_t rank) { return ranks_[rank]->view; }
+  /// The last operation of the edge between two ranks, as `rank`'s CTA `cta` knows it.
+  std::uint64_t counter(std::uint32_t rank, std::uint32_t peer, std::uint32_t cta = 0) {
+    const std::uint32_t edge = source_slot(rank, peer);
+    return edge == 0 ? block(rank).records[cta].counter : block(rank).counters[cta][edge];
+  }
   host_mailbox& mailbox(std::uint32_t rank) { return ranks_[rank]->mailbox; }
   const region_layout& layout() const { return layout_; }
   const group_limits& limits() const { return limits_; }
 
-  all_reduce_args arguments(std::uint32_t rank, const float* in, float* out, std::uint64_t count,
-                            const all_reduce_plan& plan, std::uint64_t launch_number = 0) {
-    all_reduce_args args{};
-    args.group = view(rank);
-    args.in = in;
-    args.out = out;
-    args.count = count;
-    args.launch = launch_number;
-    args.chunk = plan.chunk;
-    args.stripes = static_cast<std::uint16_t>(plan.stripes);
-    args.in_place = in == out;
-    args.tells_host = launch_number != 0;
-    const auto bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
-    args.alignment = static_cast<std::uint8_t>(bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 4);
-    args.what = {count, kind_all_reduce, dtype_f32, op_sum, 0, 0};
-    return args;
+  /// A launch of `call` on `rank`; `planned` in place of the limits' plan.
+  cuda::launch_arguments arguments(std::uint32_t rank, const cuda::exchange_call& call,
+                                   const exchange_plan* planned = nullptr, std::uint64_t launch_number = 0) {
+    cuda::launch_arguments made = cuda::arguments_of(call, planned, ranks_[rank]->memory, limits_);
+    made.args.launch = launch_number;
+    made.args.tells_host = launch_number != 0;
+    return made;
+  }
+  cuda::place_in_group place(std::uint32_t rank) const {
+    return {static_cast<rank_t>(rank), static_cast<int>(limits_.size)};
   }
 
  private:
@@ -198,7 +261,7 @@ class host_group {
     std::vector<aligned_line> words;
     device_block block{};
     host_mailbox mailbox{};
-    group_view view{};
+    cuda::group_memory memory;
   };
   group_limits limits_;
   region_layout layout_;

@@ -17,7 +17,7 @@ BOOST_AUTO_TEST_CASE(counters_skip_what_a_cleared_slot_holds) {
   for (int i = 0; i < 5; ++i) {
     const std::uint64_t next = next_counter(c);
     flags.push_back(wire_flag(next));
-    rolls.push_back(rolls_over(c, next));
+    rolls.push_back(rolls_over(next));
     c = next;
   }
   BOOST_TEST(flags == (std::vector<std::uint32_t>{0xfffffffeu, 0xffffffffu, 1u, 2u, 3u}),
@@ -25,7 +25,7 @@ BOOST_AUTO_TEST_CASE(counters_skip_what_a_cleared_slot_holds) {
   BOOST_TEST(rolls == (std::vector<bool>{false, false, true, false, false}),
              boost::test_tools::per_element());
   BOOST_TEST(wire_flag(next_counter(0)) == 1u);
-  BOOST_TEST(!rolls_over(0, 1));
+  BOOST_TEST(!rolls_over(1));
 }
 
 BOOST_AUTO_TEST_CASE(verdicts_survive_packing) {
@@ -46,30 +46,36 @@ BOOST_AUTO_TEST_CASE(a_packet_is_whole_only_with_both_flags) {
 }
 
 BOOST_AUTO_TEST_CASE(every_field_of_a_signature_travels) {
-  const signature base{1ull << 40, kind_all_reduce, dtype_f32, op_sum, 0, 3};
-  std::vector<signature> others(6, base);
-  others[0].count += 1ull << 33;
-  others[1].kind ^= 1;
-  others[2].dtype ^= 1;
-  others[3].op ^= 1;
-  others[4].flags ^= 0x80;
-  others[5].root = -1;
-  const auto wire = [](const signature& s) {
-    return std::pair{payload(signature_packet(s, 0, 1)), payload(signature_packet(s, 1, 1))};
+  exchange_args base{};
+  base.kinds = signature_kinds(1, 9, 1, 3);
+  base.edges[2].count = 1ull << 40;
+  base.edges[2].pair = 77;
+  std::vector<exchange_args> others(6, base);
+  others[0].edges[2].count += 1ull << 33;
+  others[1].edges[2].pair += 1ull << 35;
+  others[2].kinds = signature_kinds(2, 9, 1, 3);
+  others[3].kinds = signature_kinds(1, 8, 1, 3);
+  others[4].kinds = signature_kinds(1, 9, 2, 3);
+  others[5].kinds = signature_kinds(1, 9, 1, -1);
+  const auto wire = [](const exchange_args& args) {
+    std::vector<std::uint64_t> parts;
+    for (std::uint32_t part = 0; part < signature_parts; ++part)
+      parts.push_back(payload(signature_packet(args, 2, part, 1)));
+    return parts;
   };
-  for (const signature& other : others) BOOST_TEST((wire(other) != wire(base)));
+  for (const exchange_args& other : others) BOOST_TEST((wire(other) != wire(base)));
 }
 
 BOOST_AUTO_TEST_CASE(lines_hold_every_word_once) {
-  for (std::uint64_t count : {1ull, 2ull, 29ull, 30ull, 31ull, 61ull, 1000ull}) {
+  for (std::uint64_t bytes : {1ull, 8ull, 119ull, 120ull, 121ull, 244ull, 4000ull}) {
     std::multiset<std::uint64_t> words;
-    for (std::uint64_t line = 0; line < lines_of(count); ++line)
+    for (std::uint64_t line = 0; line < lines_of(bytes); ++line)
       for (std::uint32_t lane = 0; lane < 8; ++lane) {
         words.insert(word_of_lane(line, lane));
         if (lane != 7) words.insert(word_of_lane(line, lane) + 1);
       }
-    for (std::uint64_t w = 0; w < (count + 1) / 2; ++w) BOOST_TEST(words.count(w) == 1u);
-    BOOST_TEST(words.size() == lines_of(count) * line_words);
+    for (std::uint64_t w = 0; w < words_of(bytes); ++w) BOOST_TEST(words.count(w) == 1u);
+    BOOST_TEST(words.size() == lines_of(bytes) * line_words);
   }
 }
 
@@ -95,37 +101,56 @@ BOOST_AUTO_TEST_CASE(layouts_do_not_overlap_and_fit) {
     limits.ll128_bytes = 4u << 20;
     limits.ring_chunk = 262144;
     const region_layout l = make_layout(limits);
-    BOOST_TEST(l.packets >= l.signatures + 2 * max_ctas * (max_ranks - 1) * 32);
-    BOOST_TEST(l.cleared_end >= l.packets + 2 * (size - 1) * l.packets_stride);
-    BOOST_TEST(l.barriers >= l.cleared_end);
-    BOOST_TEST(l.lines_stride * 15 >= limits.ll128_bytes * 16ull);
+    BOOST_TEST(units(l.packets) >= units(l.signatures) + (max_ranks - 1) * signatures_stride);
+    BOOST_TEST(units(l.packets_stride) >= limits.ll_bytes * 2ull);
+    BOOST_TEST(l.barriers >= l.packets + 2 * (size - 1) * l.packets_stride);
+    BOOST_TEST(units(l.lines_stride) * 15 >= limits.ll128_bytes * 16ull);
     BOOST_TEST(l.ring >= l.lines + 2 * (size - 1) * l.lines_stride);
     BOOST_TEST(l.total >= l.ring + (size - 1) * l.ring_source_stride);
   }
 }
 
 BOOST_AUTO_TEST_CASE(plans_keep_within_limits) {
-  group_limits limits;
-  limits.size = 2;
-  limits.ll_bytes = 16384;
-  limits.ll128_bytes = 16u << 20;
-  limits.ring_chunk = 524288;
-  for (std::uint64_t count = 0; count < (1ull << 33); count = count * 3 / 2 + 1) {
-    const all_reduce_plan plan = plan_all_reduce(count, limits);
-    BOOST_TEST(plan.ctas >= 1u);
-    BOOST_TEST(plan.ctas <= limits.ctas);
-    BOOST_TEST(plan.threads % 32 == 0u);
-    BOOST_TEST(plan.threads <= 1024u);
-    if (plan.way == algorithm::packets) {
-      BOOST_TEST(count * 4 <= limits.ll_bytes);
-    }
-    if (plan.way == algorithm::ring) {
-      BOOST_TEST(plan.chunk * 4 <= limits.ring_chunk);
-      BOOST_TEST(plan.chunk * 4 % 16384 == 0u);
-    }
+  for (std::uint32_t size : {1u, 2u, 3u, 5u, 8u}) {
+    group_limits limits;
+    limits.size = size;
+    limits.ll_bytes = 16384;
+    limits.ll128_bytes = 2u << 20;
+    limits.ring_chunk = 524288;
+    const region_layout l = make_layout(limits);
+    for (std::uint64_t bytes = 0; bytes < (1ull << 34); bytes = bytes * 3 / 2 + 1)
+      for (const exchange_plan& plan : {plan_exchange(bytes, limits), plan_all_reduce(bytes, limits)}) {
+        const std::uint64_t part = plan.gathers ? share_bytes(bytes, size) : bytes;
+        BOOST_TEST(plan.ctas >= 1u);
+        BOOST_TEST(plan.ctas <= limits.ctas);
+        BOOST_TEST(plan.threads % 32 == 0u);
+        BOOST_TEST(plan.threads <= 576u);
+        if (plan.way == algorithm::packets && size > 1) BOOST_TEST(part <= limits.ll_bytes);
+        if (plan.way == algorithm::lines)
+          BOOST_TEST((plan.gathers ? 2 : 1) * lines_of(part) * line_bytes <= units(l.lines_stride));
+        if (plan.way == algorithm::ring) {
+          BOOST_TEST(plan.chunk <= limits.ring_chunk);
+          BOOST_TEST(plan.chunk % 16384 == 0u);
+        }
+        if (size <= 2) BOOST_TEST(!plan.gathers);
+      }
+    limits.ll128_bytes = 0;  // a rank has no line-atomic link: nobody may plan lines
+    if (size > 1) BOOST_TEST((plan_all_reduce(400'000, limits).way == algorithm::ring));
   }
-  limits.ll128_bytes = 0;  // a rank has no line-atomic link: nobody may plan lines
-  BOOST_TEST((plan_all_reduce(100'000, limits).way == algorithm::ring));
+}
+
+BOOST_AUTO_TEST_CASE(shares_cover_a_vector_once) {
+  for (std::uint64_t bytes : {0ull, 1ull, 127ull, 128ull, 1000ull, 123'456ull})
+    for (std::uint32_t ranks : {2u, 3u, 8u}) {
+      std::uint64_t end = 0;
+      for (std::uint32_t r = 0; r < ranks; ++r) {
+        const shared_range part = share_range(bytes, ranks, r);
+        BOOST_TEST(part.begin == end);
+        BOOST_TEST(part.bytes <= share_bytes(bytes, ranks));
+        end = part.begin + part.bytes;
+      }
+      BOOST_TEST(end == bytes);
+    }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
