@@ -1,8 +1,6 @@
 #include "scenarios.hpp"
 
-#include "device.hpp"
-#include "rank_processes.hpp"
-#include <chorale/kernels/device_group.hpp>
+#include "ranks_group.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -16,28 +14,10 @@ namespace {
 using clock = std::chrono::steady_clock;
 using cuda::completion;
 using cuda::device_group;
-using cuda::device_group_config;
 
 double milliseconds_since(clock::time_point start) {
   return std::chrono::duration<double, std::milli>(clock::now() - start).count();
 }
-
-/// Prints what went wrong; the scenario goes on so that one run shows all.
-class verdicts {
- public:
-  explicit verdicts(const rank_setting& setting) : rank_{setting.rank} {}
-  void expect(bool held, const std::string& what) {
-    if (held) return;
-    ++failures_;
-    if (failures_ <= 20) std::printf("  rank %d: FAILED: %s\n", rank_, what.c_str());
-    std::fflush(stdout);
-  }
-  [[nodiscard]] int code() const { return failures_ == 0 ? 0 : 1; }
-
- private:
-  int rank_;
-  int failures_ = 0;
-};
 
 /// Values whose sums round, some of them subnormal; any function of (rank, i) will do.
 float value_of(int rank, std::uint64_t i, std::uint32_t salt) {
@@ -50,19 +30,6 @@ float value_of(int rank, std::uint64_t i, std::uint32_t salt) {
   return (static_cast<float>(h >> 8) - 8388608.0f) * 1.1920929e-4f;
 }
 
-std::unique_ptr<device_group> make_group(const rank_setting& s, std::size_t which, rank_exchange& exchange,
-                                         int size, std::uint64_t first_counter = 0) {
-  device_group_config config;
-  config.rank = size == 1 ? 0 : s.rank;
-  config.size = size;
-  config.device = s.device;
-  config.ranks_share_gpu = s.one_gpu;
-  if (s.one_gpu) config.proof_timeout = std::chrono::seconds{60};
-  config.generation = static_cast<std::uint32_t>(which + 1);
-  config.first_counter = first_counter;
-  return device_group::create(config, exchange).value();
-}
-
 /// An exchange of a rank with itself.
 class lonely_exchange final : public rank_exchange {
  public:
@@ -72,11 +39,6 @@ class lonely_exchange final : public rank_exchange {
   result<std::vector<int>> all_gather_fds(int) override { return std::vector<int>{-1}; }
   result<void> barrier() override { return {}; }
 };
-
-/// Waits for a launch as an engine would: by its flag.
-void await(const device_group& group, const completion& c) {
-  while (!group.is_done(c)) std::this_thread::yield();
-}
 
 enum class placement { separate, in_place, misaligned };
 constexpr const char* placement_names[] = {"separate", "in place", "misaligned"};
@@ -408,7 +370,12 @@ const std::vector<scenario>& all_scenarios() {
       {"abort_and_stale_replays", abort_and_stale_replays, false},
       {"peer_killed", peer_killed, true},
   };
-  return list;
+  static const std::vector<scenario> all = [] {
+    std::vector<scenario> joined = list;
+    for (const scenario& s : collective_scenarios()) joined.push_back(s);
+    return joined;
+  }();
+  return all;
 }
 
 }  // namespace chorale::gpu_test

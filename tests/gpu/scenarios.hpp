@@ -22,5 +22,7 @@ struct scenario {
   bool victim;  ///< the parent kills rank 1, then tells rank 0 and starts rank 1 again
 };
 const std::vector<scenario>& all_scenarios();
+/// The part of them that is about collectives other than the f32 sum.
+const std::vector<scenario>& collective_scenarios();
 
 }  // namespace chorale::gpu_test
