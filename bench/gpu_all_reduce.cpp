@@ -1,243 +1,21 @@
 // GPU all-reduce beside NCCL in one run: one process per GPU, both libraries in each, measurements
 // interleaved.
 //
-//   gpu_bench [--ours] [--ring | --tune] [--repeats N]
+//   gpu_bench [--ours] [--ring | --tune | --collective NAME] [--repeats N]
 //
 // For every size and way (stream, graph) it takes N repeats, in each one measurement of every contender after
 // the other, and prints the median of the slower rank's time. Contenders: chorale; NCCL by default; NCCL with
 // 32 CTAs asked for. Plain buffers throughout: nothing is registered with NCCL, nothing is a window here.
+// --collective compares all_gather, reduce_scatter, all_to_all, broadcast, sendrecv, or all of them.
 // --ring compares large messages over grids and scratch sizes; --tune prints grids and thresholds of ours.
-#include "../tests/gpu/device.hpp"
-#include "../tests/gpu/rank_processes.hpp"
-#include <chorale/kernels/device_group.hpp>
-
-#if __has_include(<nccl.h>)
-#define CHORALE_BENCH_NCCL 1
-// nccl.h wants only these names of the runtime; the library is opened at run time and nothing of CUDA is
-// linked
-#include <nccl.h>
-#else
-#define CHORALE_BENCH_NCCL 0
-#endif
-
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <functional>
-#include <memory>
-#include <optional>
+#include "gpu_collectives.hpp"
+#include "gpu_comparison.hpp"
+#include "gpu_nccl.hpp"
 
 namespace ck = chorale::kernels;
-using namespace chorale::gpu_test;
-using chorale::cuda::device_group;
-using clock_type = std::chrono::steady_clock;
+using namespace chorale::gpu_bench;
 
 namespace {
-
-struct setting {
-  int rank = 0;
-  int size = 2;
-  int repeats = 7;
-  bool tune = false;
-  bool ring = false;
-  bool ours_only = false;
-  std::vector<int> groups;
-};
-
-/// Something that enqueues one all-reduce of `count` floats.
-struct contender {
-  std::string name;
-  std::function<void(const float*, float*, std::size_t)> enqueue;
-};
-
-#if CHORALE_BENCH_NCCL
-/// NCCL through dlopen.
-class nccl {
- public:
-  nccl() {
-    library_ = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) return;
-    take(get_id_, "ncclGetUniqueId");
-    take(init_, "ncclCommInitRankConfig");
-    take(all_reduce_, "ncclAllReduce");
-    take(destroy_, "ncclCommDestroy");
-    take(version_, "ncclGetVersion");
-  }
-  [[nodiscard]] explicit operator bool() const { return library_ != nullptr; }
-  [[nodiscard]] int version() const {
-    int v = 0;
-    version_(&v);
-    return v;
-  }
-  /// `ctas` 0: NCCL's own choice.
-  ncclComm_t connect(hub_exchange& ranks, int rank, int size, int ctas) const {
-    ncclUniqueId id{};
-    if (rank == 0) require(get_id_(&id), "ncclGetUniqueId");
-    auto all = ranks.all_gather_bytes(std::as_bytes(std::span{&id, 1})).value();
-    std::memcpy(&id, all.data(), sizeof id);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (ctas != 0) config.minCTAs = config.maxCTAs = ctas;
-    ncclComm_t comm = nullptr;
-    require(init_(&comm, size, id, rank, &config), "ncclCommInitRankConfig");
-    return comm;
-  }
-  void all_reduce(const float* in, float* out, std::size_t count, ncclComm_t comm,
-                  chorale::cuda::stream on) const {
-    require(all_reduce_(in, out, count, ncclFloat32, ncclSum, comm, reinterpret_cast<cudaStream_t>(on)),
-            "ncclAllReduce");
-  }
-  void destroy(ncclComm_t comm) const { destroy_(comm); }
-
- private:
-  template <class Function>
-  void take(Function& slot, const char* name) {
-    slot = reinterpret_cast<Function>(dlsym(library_, name));
-  }
-  static void require(ncclResult_t r, const char* call) {
-    if (r != ncclSuccess)
-      throw chorale::failure{
-          chorale::error{chorale::errc::gpu_error,
-                         std::string{call} + " failed with " + std::to_string(static_cast<int>(r))}};
-  }
-  void* library_ = nullptr;
-  decltype(&ncclGetUniqueId) get_id_ = nullptr;
-  decltype(&ncclCommInitRankConfig) init_ = nullptr;
-  decltype(&ncclAllReduce) all_reduce_ = nullptr;
-  decltype(&ncclCommDestroy) destroy_ = nullptr;
-  decltype(&ncclGetVersion) version_ = nullptr;
-};
-#endif
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
-/// Times work on both ranks at once.
-class stopwatch {
- public:
-  stopwatch(hub_exchange& ranks, const work_stream& on) : ranks_{ranks}, on_{on} {}
-
-  /// Microseconds per operation on the slower rank.
-  template <class Work>
-  double time(int operations, Work work) {
-    on_.synchronize();
-    ranks_.barrier().value();
-    const auto start = clock_type::now();
-    work();
-    on_.synchronize();
-    const double mine =
-        std::chrono::duration<double, std::micro>(clock_type::now() - start).count() / operations;
-    auto all = ranks_.all_gather_bytes(std::as_bytes(std::span{&mine, 1})).value();
-    double worst = 0;
-    for (std::size_t r = 0; r < all.size() / sizeof(double); ++r) {
-      double theirs = 0;
-      std::memcpy(&theirs, all.data() + r * sizeof theirs, sizeof theirs);
-      worst = std::max(worst, theirs);
-    }
-    return worst;
-  }
-
- private:
-  hub_exchange& ranks_;
-  const work_stream& on_;
-};
-
-int operations_for(std::size_t bytes) { return bytes <= (1u << 20) ? 200 : bytes <= (32u << 20) ? 50 : 10; }
-
-class comparison {
- public:
-  comparison(const setting& s, hub_exchange& ranks, const work_stream& on, std::vector<contender> contenders)
-      : s_{s}, watch_{ranks, on}, on_{on}, contenders_{std::move(contenders)} {}
-
-  void run(const std::vector<std::size_t>& sizes) {
-    const device_floats in{sizes.back() / 4}, out{sizes.back() / 4};
-    in.fill_bytes(0x3c, on_);
-    if (s_.rank == 0) {
-      std::printf("%12s %-7s", "bytes", "way");
-      for (const contender& c : contenders_) std::printf(" %22s", c.name.c_str());
-      std::printf("\n");
-    }
-    print_submit_cost(in, out);
-    for (std::size_t bytes : sizes) {
-      print(bytes, "stream", stream_times(bytes, in, out));
-      print(bytes, "graph", graph_times(bytes, in, out));
-    }
-  }
-
- private:
-  /// What the calling thread pays for one launch; small sizes only, where the queue never fills.
-  void print_submit_cost(const device_floats& in, const device_floats& out) {
-    if (s_.rank == 0) std::printf("%12s %-7s", "8", "submit");
-    for (const contender& c : contenders_) {
-      std::vector<double> times;
-      for (int r = 0; r < s_.repeats; ++r) {
-        on_.synchronize();
-        const auto start = clock_type::now();
-        for (int i = 0; i < 200; ++i) c.enqueue(in.data(), out.data(), 2);
-        times.push_back(std::chrono::duration<double, std::micro>(clock_type::now() - start).count() / 200);
-      }
-      if (s_.rank == 0) std::printf(" %10.2f us %10s", median(times), "");
-    }
-    if (s_.rank == 0) std::printf("\n");
-  }
-  std::vector<double> stream_times(std::size_t bytes, const device_floats& in, const device_floats& out) {
-    const int n = operations_for(bytes);
-    return medians([&](const contender& c) {
-      return watch_.time(n, [&] {
-        for (int i = 0; i < n; ++i) c.enqueue(in.data(), out.data(), bytes / 4);
-      });
-    });
-  }
-  std::vector<double> graph_times(std::size_t bytes, const device_floats& in, const device_floats& out) {
-    const int n = std::min(operations_for(bytes), 100);
-    std::vector<std::unique_ptr<captured_graph>> graphs;
-    for (const contender& c : contenders_)
-      graphs.push_back(std::make_unique<captured_graph>(on_, [&] {
-        for (int i = 0; i < n; ++i) c.enqueue(in.data(), out.data(), bytes / 4);
-      }));
-    return medians([&](const contender& c) {
-      const auto& graph = *graphs[static_cast<std::size_t>(&c - contenders_.data())];
-      return watch_.time(n, [&] { graph.launch(on_); });
-    });
-  }
-  template <class Measure>
-  std::vector<double> medians(Measure measure) {
-    std::vector<std::vector<double>> times(contenders_.size());
-    for (const contender& c : contenders_) measure(c);  // warm-up
-    for (int r = 0; r < s_.repeats; ++r)
-      for (std::size_t c = 0; c < contenders_.size(); ++c) times[c].push_back(measure(contenders_[c]));
-    std::vector<double> result;
-    for (const auto& t : times) result.push_back(median(t));
-    return result;
-  }
-  void print(std::size_t bytes, const char* way, const std::vector<double>& us) const {
-    if (s_.rank != 0) return;
-    std::printf("%12zu %-7s", bytes, way);
-    for (double t : us) std::printf(" %10.2f us %5.0f GB/s", t, static_cast<double>(bytes) / t / 1e3);
-    std::printf("\n");
-    std::fflush(stdout);
-  }
-  const setting& s_;
-  stopwatch watch_;
-  const work_stream& on_;
-  std::vector<contender> contenders_;
-};
-
-std::unique_ptr<device_group> make_group(const setting& s, hub_exchange& ranks, std::uint32_t ctas,
-                                         std::uint32_t generation,
-                                         std::optional<std::uint32_t> packet_bytes = {},
-                                         std::size_t scratch_bytes = std::size_t{64} << 20) {
-  chorale::cuda::device_group_config config;
-  config.rank = s.rank;
-  config.size = s.size;
-  config.device = s.rank;
-  config.generation = generation;
-  config.max_ctas = ctas;
-  config.packet_bytes = packet_bytes;
-  config.scratch_bytes = scratch_bytes;
-  return device_group::create(config, ranks).value();
-}
 
 contender ours(std::string name, device_group& group, const work_stream& on, chorale::cuda::notify whom) {
   return {std::move(name), [&group, &on, whom](const float* in, float* out, std::size_t count) {
@@ -245,18 +23,15 @@ contender ours(std::string name, device_group& group, const work_stream& on, cho
           }};
 }
 contender planned(std::string name, device_group& group, const work_stream& on,
-                  std::function<ck::all_reduce_plan(std::size_t)> plan) {
-  return {std::move(name), [&group, &on, plan](const float* in, float* out, std::size_t count) {
-            static_cast<void>(
-                group.all_reduce_as(plan(count), in, out, count, on.get(), chorale::cuda::notify::nobody)
-                    .value());
-          }};
-}
-
-std::vector<std::size_t> powers(std::size_t from, std::size_t to, std::size_t factor) {
-  std::vector<std::size_t> sizes;
-  for (std::size_t b = from; b <= to; b *= factor) sizes.push_back(b);
-  return sizes;
+                  std::function<ck::exchange_plan(std::size_t)> plan) {
+  return {
+      std::move(name), [&group, &on, plan](const float* in, float* out, std::size_t count) {
+        static_cast<void>(group
+                              .exchange_as(plan(count),
+                                           chorale::cuda::all_reduce_call(group.place(), in, out, count, {}),
+                                           on.get(), chorale::cuda::notify::nobody)
+                              .value());
+      }};
 }
 
 void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
@@ -268,14 +43,14 @@ void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
     ck::group_limits limits = g.limits();
     limits.ctas = ctas;
     return [limits, ahead](std::size_t count) {
-      ck::all_reduce_plan p = ck::plan_lines(count, limits);
+      ck::exchange_plan p = ck::plan_lines(count * 4, limits);
       p.lines_ahead = ahead;
       return p;
     };
   };
   const auto packets_with = [](std::uint32_t ctas, std::uint32_t workers) {
     return [ctas, workers](std::size_t count) {
-      ck::all_reduce_plan p;
+      ck::exchange_plan p;
       p.ctas = std::clamp(ck::divide_up((count + 1) / 2, workers), 1u, ctas);
       p.threads = std::clamp(ck::divide_up((count + 1) / 2, 32) * 32, 32u, workers) + ck::signature_threads;
       return p;
@@ -285,8 +60,8 @@ void tune(const setting& s, hub_exchange& ranks, const work_stream& on) {
     ck::group_limits limits = g.limits();
     limits.ctas = ctas;
     return [limits, chunk](std::size_t count) {
-      ck::all_reduce_plan p = ck::plan_ring(count, limits);
-      if (chunk != 0) p.chunk = std::min(chunk, limits.ring_chunk) / 4;
+      ck::exchange_plan p = ck::plan_ring(count * 4, limits);
+      if (chunk != 0) p.chunk = std::min(chunk, limits.ring_chunk);
       return p;
     };
   };
@@ -316,6 +91,11 @@ int run_rank(const setting& s) {
   const device here{s.rank};
   const work_stream on;
   hub_exchange ranks{s.groups.at(0), s.rank};
+  if (!s.collective.empty()) {
+    compare_collectives(s, ranks, on);
+    ranks.barrier().value();
+    return 0;
+  }
   if (s.tune) {
     tune(s, ranks, on);
     ranks.barrier().value();
@@ -389,6 +169,10 @@ int main(int argc, char** argv) {
     if (a == "--tune") s.tune = true;
     if (a == "--ring") s.ring = true;
     if (a == "--ours") s.ours_only = true;
+    if (a == "--collective") {
+      s.collective = argv[++i];
+      passed_on.emplace_back(argv[i]);
+    }
     if (a == "--repeats") {
       s.repeats = std::atoi(argv[++i]);
       passed_on.emplace_back(argv[i]);
