@@ -52,7 +52,7 @@ task<int> bench_collective(const benched_collective& what, bench_options options
   if (comm.rank() == 0) out.head();
   std::uint64_t wrong = 0;
   {
-    meter with{comm, options.type, options.op, options.root};
+    meter with{comm};
     std::optional<std::uint64_t> before;
     for (const std::uint64_t bytes : sizes_of(options)) {
       row r;
@@ -60,14 +60,14 @@ task<int> bench_collective(const benched_collective& what, bench_options options
       r.bytes = bytes_of(what, r.count, options.type, comm.size());
       if (r.count == before) continue;  // too small to differ
       before = r.count;
-      meter_subject subject{&what, r.count, false};
-      with.set(subject);
+      subject about{&what, r.count, options.type, options.op, options.root};
+      with.set(about);
       task<measurement> apart = measure(with, options);
       r.out_of_place = co_await std::move(apart);
       wrong += r.out_of_place.wrong;
       if (what.has_in_place_form) {
-        subject.in_place = true;
-        with.set(subject);
+        about.in_place = true;
+        with.set(about);
         task<measurement> in_place = measure(with, options);
         r.in_place = co_await std::move(in_place);
         wrong += r.in_place->wrong;

@@ -15,51 +15,27 @@ void fill(plain_buffer& buffer, std::byte value) { std::fill_n(buffer.data(), bu
 
 }  // namespace
 
-call meter::call_on(buffers where, half part) const {
-  call c;
-  c.kind = subject_.what->kind;
-  c.type = type_;
-  if (reduces(c.kind)) c.op = op_;
-  if (has_root(c.kind)) c.root = root_;
-  c.count = subject_.count;
-  if (c.kind == collective_kind::all_to_all) c.count *= static_cast<std::uint64_t>(comm_.size());
-  if (is_exchange()) {
-    c.sending = part == half::sending;
-    c.peer = (comm_.rank() + (c.sending ? 1 : comm_.size() - 1)) % comm_.size();
-  }
-  const buffer_shape shape = shape_of(c, comm_.rank(), comm_.size());
-  if (shape.reads) {
-    c.in = where.in;
-    c.in_count = shape.in;
-  }
-  if (shape.writes) {
-    c.out = where.out;
-    c.out_count = shape.out;
-  }
-  return c;
-}
-
-void meter::set(const meter_subject& subject) {
-  subject_ = subject;
-  const std::size_t element = size_of(type_);
-  const call shaped = call_on({}, half::sending);
-  const std::size_t in_bytes = shaped.in_count * element;
-  const std::size_t out_bytes = (is_exchange() ? call_on({}, half::receiving) : shaped).out_count * element;
-  grow(in_, subject.in_place ? std::max(in_bytes, out_bytes) : in_bytes);
-  grow(out_, subject.in_place ? 0 : out_bytes);
-  buffers where{in_.data(), out_.data()};
-  if (subject.in_place) {
-    const buffer_shape shape = shape_of(shaped, comm_.rank(), comm_.size());
-    where = {in_.data() + shape.in_begins * element, in_.data() + shape.out_begins * element};
-    // At other ranks than the root, a share has no larger buffer that it is a part of.
-    if (!shape.reads || !shape.writes) where = {in_.data(), in_.data()};
-  }
-  first_.what = call_on(where, half::sending);
-  second_.what = is_exchange() ? call_on(where, half::receiving) : call{};
+void meter::set(const subject& about) {
+  about_ = about;
+  const std::size_t element = size_of(about.type);
+  first_.what = call_of(about, comm_.rank(), comm_.size());
+  second_.what = about.is_exchange() ? call_of(about, comm_.rank(), comm_.size(), half::receiving) : call{};
+  const std::size_t in_bytes = first_.what.in_count * element;
+  const std::size_t out_bytes = output_count(about, comm_.rank(), comm_.size()) * element;
+  grow(in_, about.in_place ? std::max(in_bytes, out_bytes) : in_bytes);
+  grow(out_, about.in_place ? 0 : out_bytes);
+  first_.what.in = in_.data();
+  first_.what.out = second_.what.out = out_.data();
+  if (!about.in_place) return;
+  const buffer_shape shape = shape_of(first_.what, comm_.rank(), comm_.size());
+  // At other ranks than the root, a share has no larger buffer that it is a part of.
+  const bool parts = shape.reads && shape.writes;
+  first_.what.in = in_.data() + (parts ? shape.in_begins * element : 0);
+  first_.what.out = in_.data() + (parts ? shape.out_begins * element : 0);
 }
 
 task<void> meter::call_once() {
-  if (is_exchange()) {
+  if (about_.is_exchange()) {
     started sending = comm_.place(first_).start();
     co_await comm_.place(second_);
     co_await std::move(sending);
@@ -69,17 +45,16 @@ task<void> meter::call_once() {
 }
 
 task<std::uint64_t> meter::check() {
-  const call& receiving = is_exchange() ? second_.what : first_.what;
-  const pattern expected{type_, first_.what.op, comm_.size()};
+  const call& receiving = about_.is_exchange() ? second_.what : first_.what;
+  const pattern expected{about_.type, first_.what.op, comm_.size()};
   const std::byte never_a_result{0xff};
   fill(in_, never_a_result);
   fill(out_, never_a_result);
-  if (first_.what.in)
-    expected.fill(const_cast<std::byte*>(first_.what.in), first_.what.in_count, comm_.rank());
+  expected.fill(const_cast<std::byte*>(first_.what.in), first_.what.in_count, comm_.rank());
   task<void> once = call_once();
   co_await std::move(once);
-  const place at{comm_.rank(), comm_.size(), root_, subject_.count};
-  std::uint64_t wrong = expected.count_wrong(*subject_.what, at, receiving.out, receiving.out_count);
+  const place at = place_of(about_, comm_.rank(), comm_.size());
+  std::uint64_t wrong = expected.count_wrong(*about_.what, at, receiving.out, receiving.out_count);
   fill(in_, std::byte{0});
   fill(out_, std::byte{0});
   co_await comm_.all_reduce(std::span{&wrong, 1});
@@ -88,8 +63,8 @@ task<std::uint64_t> meter::check() {
 
 task<timing> meter::time(int iterations, int warmup) {
   auto* const input = const_cast<std::byte*>(first_.what.in);
-  const std::size_t bytes = first_.what.in_count * size_of(type_);
-  const bool exchange = is_exchange();
+  const std::size_t bytes = first_.what.in_count * size_of(about_.type);
+  const bool exchange = about_.is_exchange();
   samples_.clear();
   samples_.reserve(static_cast<std::size_t>(iterations));
   duration all{0};

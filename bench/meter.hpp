@@ -8,18 +8,13 @@
 #include "collectives.hpp"
 #include "pattern.hpp"
 #include "plain_buffer.hpp"
+#include "subject.hpp"
 #include <chorale/chorale.hpp>
 
 #include <cstdint>
 #include <vector>
 
 namespace chorale::bench {
-
-struct meter_subject {
-  const benched_collective* what = nullptr;
-  std::uint64_t count = 0;  ///< elements of one share, or of the whole
-  bool in_place = false;
-};
 
 struct timing {
   double time_us = 0;  ///< of one call: the mean over calls, on the rank where it is largest
@@ -28,13 +23,12 @@ struct timing {
 
 class meter {
  public:
-  meter(communicator& comm, dtype type, reduction op, rank_t root)
-      : comm_{comm}, type_{type}, op_{op}, root_{root} {}
+  explicit meter(communicator& comm) : comm_{comm} {}
   meter(const meter&) = delete;
   meter& operator=(const meter&) = delete;
 
   /// What the next calls are about. Buffers grow as needed.
-  void set(const meter_subject& subject);
+  void set(const subject& about);
   /// Elements that are wrong after one call, on all ranks together. Buffers hold zeros afterwards.
   [[nodiscard]] task<std::uint64_t> check();
   [[nodiscard]] task<timing> time(int iterations, int warmup);
@@ -42,21 +36,11 @@ class meter {
   [[nodiscard]] task<int> choose_iterations(duration budget, int least);
 
  private:
-  struct buffers {
-    std::byte* in = nullptr;
-    std::byte* out = nullptr;
-  };
-  enum class half { sending, receiving };  // of a sendrecv, which is two calls
-  [[nodiscard]] call call_on(buffers where, half part) const;
-  [[nodiscard]] bool is_exchange() const noexcept { return subject_.what->kind == collective_kind::message; }
   [[nodiscard]] task<void> call_once();
   [[nodiscard]] task<double> slowest(double mine);
 
   communicator& comm_;
-  dtype type_;
-  reduction op_;
-  rank_t root_;
-  meter_subject subject_;
+  subject about_;
   plain_buffer in_;
   plain_buffer out_;
   described_call first_;

@@ -2,6 +2,8 @@
 #include "../bench/device_all_reduce.hpp"
 #include "../bench/host_bench.hpp"
 #include "../bench/runtime.hpp"
+#include "../bench/serve.hpp"
+#include "bench_versus.hpp"
 #include "commands.hpp"
 #include "job.hpp"
 #include <chorale/async/engine.hpp>
@@ -10,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -25,6 +28,8 @@ constexpr const char* examples = R"(Examples:
       chorale bench all_gather --ranks 4 --transport tcp --format json
   An algorithm of one's choice, for another type and operation:
       chorale bench reduce_scatter --algo ring --dtype bf16 --op max
+  Beside Open MPI and Gloo, each at its best setting, in turn:
+      chorale bench all_reduce --ranks 4 --transport tcp --vs openmpi,gloo -b 8 -e 64M -f 8
   Two GPUs beside NCCL, as graph replays:
       chorale bench all_reduce --device cuda --ranks 2 --graph --vs nccl -b 8 -e 1G -f 8
   As a rank of a job that a launcher started:
@@ -36,14 +41,14 @@ one. Exit code: 0, 1 if a result was wrong, otherwise as `chorale run`.)";
 struct given_options {
   bench::bench_options work;
   const bench::benched_collective* what = nullptr;
-  int ranks = 0;
+  int ranks = 2;
   std::string transport;
   std::string format = "table";
   std::string type = "f32";
   std::string op = "sum";
   int check = 1;
   std::string device = "host";
-  std::string versus;
+  std::vector<std::string> versus;
   bool graph = false;
   int repeats = 7;
 };
@@ -65,35 +70,60 @@ std::map<std::string, reduction> reductions() {
 }
 
 /// Starts this very command once per rank.
-int spawn(const given_options& given, int argc, char** argv) {
+enum class binding { none, cores };
+int spawn(int ranks, binding bound, int argc, char** argv) {
   job_options job;
   job.program = "/proc/self/exe";
   for (int i = 1; i < argc; ++i) job.arguments.emplace_back(argv[i]);
-  job.ranks = given.ranks == 0 ? 2 : given.ranks;
+  job.ranks = ranks;
+  job.bind_cores = bound == binding::cores;
   engine loop{engine_options{.backend = backend_kind::automatic, .spin = duration::zero()}};
   tools::job running{std::move(job)};
   return loop.run(running.run());
 }
 
+/// Whether a launcher has made this process a rank. For the transport that the ranks are to have.
+bool is_rank(const std::string& transport) {
+  const char* const wanted = transport == "tcp" ? "tcp" : "auto";
+  if (!transport.empty() && ::setenv("CHORALE_TRANSPORT", wanted, 1) != 0)
+    throw failure{error::from_os(errno, "setenv CHORALE_TRANSPORT")};
+  auto config = bootstrap_config::from_environment();
+  if (!config) throw failure{std::move(config).error()};
+  return config->started_by != launcher::none;
+}
+
+int compare(const given_options& given) {
+  versus_request request;
+  request.options = given.work;
+  request.what = {given.what, given.transport.empty() ? "shm" : given.transport, given.ranks};
+  request.peers = given.versus;
+  request.alternations = given.repeats;
+  return run_versus(std::move(request));
+}
+
+int measure_on_gpu(const given_options& given) {
+  engine loop;
+  bench::device_all_reduce_options on_gpu;
+  on_gpu.common = given.work;
+  on_gpu.graph = given.graph;
+  on_gpu.versus_nccl = !given.versus.empty();
+  on_gpu.repeats = given.repeats;
+  return loop.run(bench::bench_device_all_reduce(on_gpu));
+}
+
 int run(given_options given, int argc, char** argv) {
   try {
-    given.work.check = given.check != 0;
-    given.work.format = given.format == "json" ? bench::report_format::json : bench::report_format::table;
-    given.work.required_transport = given.transport;
-    const char* const wanted = given.transport == "tcp" ? "tcp" : "auto";
-    if (!given.transport.empty() && ::setenv("CHORALE_TRANSPORT", wanted, 1) != 0)
-      throw failure{error::from_os(errno, "setenv CHORALE_TRANSPORT")};
-    auto config = bootstrap_config::from_environment();
-    if (!config) throw failure{std::move(config).error()};
-    if (config->started_by == launcher::none) return spawn(given, argc, argv);
+    const bool rank = is_rank(given.transport);
+    if (given.device == "host" && !given.versus.empty()) {
+      if (rank)
+        throw failure{
+            error{errc::invalid_argument, "--vs starts ranks and peers itself; run it without a launcher"}};
+      return compare(given);
+    }
+    if (!rank) return spawn(given.ranks, binding::none, argc, argv);
+    if (given.device == "cuda") return measure_on_gpu(given);
     engine loop;
-    if (given.device == "host") return loop.run(bench::bench_collective(*given.what, given.work));
-    bench::device_all_reduce_options on_gpu;
-    on_gpu.common = given.work;
-    on_gpu.graph = given.graph;
-    on_gpu.versus_nccl = given.versus == "nccl";
-    on_gpu.repeats = given.repeats;
-    return loop.run(bench::bench_device_all_reduce(on_gpu));
+    return loop.run(bench::bench_collective(*given.what, given.work));
   } catch (const failure& f) {
     std::fprintf(stderr, "chorale bench: %s\n", f.what());
     return 1;
@@ -109,14 +139,15 @@ void add_calls(CLI::App& command, given_options& given) {
   command.add_option("-w,--warmup_iters", given.work.warmup, "Calls before the timed ones")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
-  command.add_option("--ranks", given.ranks, "Processes to start when no launcher did (default 2)")
-      ->check(CLI::Range(1, 4096));
+  command.add_option("--ranks", given.ranks, "Processes to start when no launcher did")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   command
       .add_option("--transport", given.transport,
                   "shm or tcp between ranks of one host (default: shm where possible)")
       ->check(CLI::IsMember({"shm", "tcp"}));
-  command.add_option("--format", given.format, "table, or json: one object a row")
-      ->check(CLI::IsMember({"table", "json"}))
+  command.add_option("--format", given.format, "table, json (one object a row), or, with --vs, markdown")
+      ->check(CLI::IsMember({"table", "json", "markdown"}))
       ->capture_default_str();
 }
 
@@ -162,26 +193,51 @@ void add_choices(CLI::App& command, given_options& given) {
   command.add_option("--algo", given.work.algorithm, "Force an algorithm: auto, " + algorithms)->check(fits);
 }
 
-void add_devices(CLI::App& command, given_options& given) {
+void add_peers(CLI::App& command, given_options& given) {
+  const bool on_gpus = given.what->kind == collective_kind::all_reduce;
+  std::vector<std::string> peers{"openmpi", "gloo"};
+  if (on_gpus) peers.emplace_back("nccl");
+  command
+      .add_option("--vs", given.versus,
+                  std::string{"Measure peers in the same run: openmpi, gloo, or both with a comma"} +
+                      (on_gpus ? "; with --device cuda: nccl" : ""))
+      ->delimiter(',')
+      ->check(CLI::IsMember(peers));
+  command
+      .add_option("--repeats", given.repeats, "Beside peers: samples of each side, in turn; medians count")
+      ->check(CLI::Range(1, 1001))
+      ->capture_default_str();
+  if (!on_gpus) return;
   command.add_option("--device", given.device, "host memory, or cuda: GPU memory, one process per GPU")
       ->check(CLI::IsMember({"host", "cuda"}))
       ->capture_default_str();
-  command.add_option("--vs", given.versus, "Measure a peer in the same run; with --device cuda: nccl")
-      ->check(CLI::IsMember({"nccl"}));
   command.add_flag("--graph", given.graph, "With --device cuda: replay a CUDA graph of many calls");
-  command
-      .add_option("--repeats", given.repeats, "With --device cuda: interleaved repeats, medians are shown")
-      ->check(CLI::Range(1, 1001))
-      ->capture_default_str();
+}
+
+/// Throws where a peer and what it is to be compared in do not go together.
+void check_peers(const given_options& given) {
+  const bool nccl = std::ranges::count(given.versus, "nccl") != 0;
+  const bool others = nccl ? given.versus.size() > 1 : !given.versus.empty();
+  if (given.device == "host" && (given.graph || nccl))
+    throw CLI::ValidationError{"--graph/--vs nccl", "only with --device cuda"};
+  if (given.device == "cuda" && others) throw CLI::ValidationError{"--vs", "on GPUs the peer is nccl"};
+  if (others && (given.work.type != dtype::f32 || given.work.op != reduction::sum || given.work.root != 0))
+    throw CLI::ValidationError{"--vs", "peers are compared in sums of f32, with root 0"};
+  if (given.work.format == bench::report_format::markdown && !others)
+    throw CLI::ValidationError{"--format markdown", "only with --vs openmpi or gloo"};
 }
 
 /// After parsing: what single options cannot know.
 void settle(given_options& given) {
-  if (given.device == "host" && (given.graph || !given.versus.empty()))
-    throw CLI::ValidationError{"--graph/--vs", "only with --device cuda in this version"};
   auto& work = given.work;
   work.type = names_up_to(dtype::f8e5m2).at(given.type);
   work.op = reductions().at(given.op);
+  work.check = given.check != 0;
+  work.required_transport = given.transport;
+  work.format = given.format == "json"       ? bench::report_format::json
+                : given.format == "markdown" ? bench::report_format::markdown
+                                             : bench::report_format::table;
+  check_peers(given);
   if (given.device == "cuda" && (work.type != dtype::f32 || work.op != reduction::sum))
     throw CLI::ValidationError{"--device cuda", "sums of f32 are what runs on GPUs in this version"};
   const bool scans = given.what->kind == collective_kind::scan || given.what->kind == collective_kind::exscan;
@@ -190,7 +246,7 @@ void settle(given_options& given) {
   if (work.begin < size_of(work.type) || work.end < work.begin)
     throw CLI::ValidationError{"-b/-e", "sizes run from one element (" + std::to_string(size_of(work.type)) +
                                             " bytes) upwards, the end not below the beginning"};
-  if (given.ranks != 0 && work.root >= given.ranks)
+  if (work.root >= given.ranks)
     throw CLI::ValidationError{"--root", std::to_string(work.root) + " is not below --ranks"};
 }
 
@@ -202,11 +258,38 @@ void add_collective(CLI::App& bench, const bench::benched_collective& what, int&
   add_calls(*command, *given);
   add_sizes(*command, *given);
   add_choices(*command, *given);
-  if (what.kind == collective_kind::all_reduce) add_devices(*command, *given);
+  add_peers(*command, *given);
   command->footer(examples);
   command->callback([given, &exit_code, argc, argv] {
     settle(*given);
     exit_code = run(*given, argc, argv);
+  });
+}
+
+/// Not listed: `--vs` starts it.
+void add_serve(CLI::App& bench, int& exit_code, int argc, char** argv) {
+  struct serve_options {
+    int ranks = 2;
+    std::string transport;
+    std::string algorithms;
+  };
+  auto given = std::make_shared<serve_options>();
+  CLI::App* const command = bench.add_subcommand("serve", "")->group("");
+  command->add_option("--ranks", given->ranks)->check(CLI::Range(1, 4096));
+  command->add_option("--transport", given->transport)->check(CLI::IsMember({"shm", "tcp"}));
+  command->add_option("--algo", given->algorithms);
+  command->callback([given, &exit_code, argc, argv] {
+    try {
+      if (!is_rank(given->transport)) {
+        exit_code = spawn(given->ranks, binding::cores, argc, argv);
+        return;
+      }
+      engine loop;
+      exit_code = loop.run(bench::serve(given->algorithms));
+    } catch (const failure& f) {
+      std::fprintf(stderr, "chorale bench: %s\n", f.what());
+      exit_code = 1;
+    }
   });
 }
 
@@ -230,6 +313,7 @@ void add_bench_command(CLI::App& app, int& exit_code, int argc, char** argv) {
   bench->require_subcommand(1);
   for (const bench::benched_collective& what : bench::benched_collectives())
     add_collective(*bench, what, exit_code, argc, argv);
+  add_serve(*bench, exit_code, argc, argv);
   add_runtime(*bench, exit_code);
 }
 

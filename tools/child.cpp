@@ -184,7 +184,7 @@ result<std::string> find_program(const std::string& name) {
   }
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const char* folder : {".", "../examples", "../bench"}) {
+  for (const char* folder : {".", "../examples", "../bench", "../bench/peers"}) {
     for (const fs::path& candidate : {here / folder / name, here / folder / name / name})
       if (executable(candidate)) return candidate.lexically_normal().string();
   }

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -86,6 +87,68 @@ BOOST_AUTO_TEST_CASE(types_operations_roots_and_algorithms) {
   }
 }
 
+/// Which peers this build has, as meson found them.
+boost::test_tools::assertion_result has_peer(const char* name, const char* package) {
+  const std::string built = variable("CHORALE_PEERS");
+  boost::test_tools::assertion_result found{(" " + built + " ").find(std::string{" "} + name + " ") !=
+                                            std::string::npos};
+  found.message() << (built == "disabled" ? std::string{"peers are disabled in this build"}
+                                          : std::string{package} + " is not installed");
+  return found;
+}
+boost::test_tools::assertion_result has_openmpi(boost::unit_test::test_unit_id) {
+  return has_peer("openmpi", "libopenmpi-dev");
+}
+boost::test_tools::assertion_result has_gloo(boost::unit_test::test_unit_id) {
+  return has_peer("gloo", "libgloo-dev");
+}
+
+void every_collective_beside(const std::string& peer, const std::string& transport,
+                             const std::vector<std::string>& absent) {
+  for (const std::string& name : collectives) {
+    const bool offered = std::ranges::find(absent, name) == absent.end();
+    const outcome o = bench({name, "--ranks", "3", "--transport", transport, "--vs", peer, "-b", "3000", "-e",
+                             "3000", "-n", "2", "-w", "1", "--repeats", "1", "--format", "markdown"});
+    BOOST_TEST_CONTEXT(name << " beside " << peer << "\n" << o.output) {
+      BOOST_TEST((o.code == 0) == offered);
+      BOOST_TEST(o.says(offered ? "geometric mean" : "no peer is left"));
+      BOOST_TEST(!o.says("wrong elements"));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(open_mpi_beside_us_in_every_collective, *boost::unit_test::precondition(has_openmpi)) {
+  every_collective_beside("openmpi", "shm", {});
+}
+
+BOOST_AUTO_TEST_CASE(gloo_beside_us_in_every_collective, *boost::unit_test::precondition(has_gloo)) {
+  every_collective_beside("gloo", "tcp", {"scan", "exscan"});
+}
+
+BOOST_AUTO_TEST_CASE(rows_beside_a_peer_name_it, *boost::unit_test::precondition(has_gloo)) {
+  const outcome o = bench({"all_reduce", "--transport", "tcp", "--vs", "gloo", "-b", "64", "-e", "64", "-n",
+                           "2", "--repeats", "1", "--format", "json"});
+  const std::string row = o.output.substr(0, o.output.find('\n'));
+  const json parsed = json::parse(row, nullptr, false);
+  BOOST_TEST_CONTEXT(o.output) {
+    BOOST_TEST_REQUIRE(!parsed.is_discarded());
+    BOOST_TEST(parsed.at("peer").get<std::string>().starts_with("gloo ("));
+    BOOST_TEST(parsed.at("peer_time_us").get<double>() > 0);
+    BOOST_TEST(parsed.at("ratio").get<double>() ==
+               parsed.at("peer_time_us").get<double>() / parsed.at("time_us").get<double>());
+    BOOST_TEST(parsed.at("peers").size() == 4U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_peer_without_a_way_is_left_out_with_its_reason) {
+  const outcome o = bench({"all_reduce", "--transport", "shm", "--vs", "gloo", "-n", "1"});
+  BOOST_TEST_CONTEXT(o.output) {
+    BOOST_TEST(o.code == 1);
+    BOOST_TEST(o.says("left out: gloo"));
+    BOOST_TEST(o.says("no peer is there to compare with"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(wrong_arguments_are_explained) {
   const auto refused = [](const std::vector<std::string>& arguments, const char* with) {
     const outcome o = bench(arguments);
@@ -102,6 +165,10 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_explained) {
   refused({"all_reduce", "-b", "2"}, "sizes run from one element (4 bytes)");
   refused({"all_reduce", "-b", "64", "-e", "32"}, "the end not below the beginning");
   refused({"broadcast", "--ranks", "2", "--root", "2"}, "2 is not below --ranks");
+  refused({"all_gather", "--vs", "nccl"}, "nccl not in");
+  refused({"all_reduce", "--vs", "nccl"}, "only with --device cuda");
+  refused({"all_reduce", "--vs", "gloo", "--dtype", "f64"}, "sums of f32");
+  refused({"all_reduce", "--format", "markdown"}, "only with --vs");
   refused({"all_reduce", "--op", "bit_and", "-n", "1"}, "bit operations take integers");
 }
 
