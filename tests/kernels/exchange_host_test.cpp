@@ -173,7 +173,15 @@ BOOST_AUTO_TEST_CASE(ranks_that_disagree_end_as_mismatch_and_use_no_data) {
     return collective_case{kind, dtype::f32, reduction::sum, root, count, placement::separate};
   };
   using k = cuda::exchange_kind;
+  // what goes from 0 to 1 is agreed on, what comes back differs in length, or in type
+  const auto there_and_back = [](std::uint64_t back, dtype type) {
+    collective_case c{k::messages};
+    c.batch = {{0, 1, 40, dtype::f32}, {1, 0, back, type}};
+    return c;
+  };
   const std::pair<collective_case, collective_case> pairs[] = {
+      {there_and_back(8, dtype::f32), there_and_back(9, dtype::f32)},
+      {there_and_back(8, dtype::f32), there_and_back(8, dtype::i32)},
       {all_reduce(40), all_reduce(41)},
       {all_reduce(1), all_reduce(900)},
       {all_reduce(0), all_reduce(30)},
