@@ -115,6 +115,24 @@ BOOST_AUTO_TEST_CASE(all_folding_collectives_in_all_sizes_and_places) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(in_place_nothing_is_overwritten_before_it_was_pushed) {
+  const collective_case what{
+      cuda::exchange_kind::all_reduce, dtype::f32, reduction::sum, 0, 700, placement::in_place};
+  host_group group{small_limits(2)};
+  case_memory memory{what, 2, 4};
+  const exchange_plan plan = small_plan(algorithm::ring, 0, group.limits());
+  std::vector<cuda::launch_arguments> launches;
+  for (std::uint32_t r = 0; r < 2; ++r)
+    launches.push_back(group.arguments(
+        r, what.describe(static_cast<int>(r), 2, memory.arena(static_cast<int>(r))).value(), &plan, 1));
+  host_machine::slow_from = memory.arena(1);
+  host_machine::slow_to = memory.arena(1) + what.plan(1, 2).total;
+  run_all(launches, 4);
+  host_machine::slow_to = nullptr;
+  const std::string wrong = memory.first_wrong();
+  BOOST_TEST(wrong.empty(), wrong);
+}
+
 BOOST_AUTO_TEST_CASE(among_three_and_more_each_rank_folds_a_share) {
   for (std::uint32_t n : {3u, 5u}) {
     host_group group{small_limits(n)};
