@@ -1,17 +1,23 @@
 #include "serve.hpp"
 
 #include "meter.hpp"
+#include "peers/binding.hpp"
 #include "peers/protocol.hpp"
 #include "report.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 
 namespace chorale::bench {
 namespace {
+
+int number_from(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text ? std::atoi(text) : otherwise;
+}
 
 /// The next command, from rank 0's stdin to all; an empty one at its end. The ranks sleep meanwhile.
 task<std::string> next_line(communicator& comm) {
@@ -43,6 +49,8 @@ task<void> obey(communicator& comm, meter& with, peers::command what) {
 }  // namespace
 
 task<int> serve(std::string algorithms) {
+  // Only now: an engine that is made on one CPU takes itself for one of several there, and never spins.
+  peers::bind_to_share(number_from("CHORALE_LOCAL_RANK", 0), number_from("CHORALE_LOCAL_SIZE", 1));
   communicator_options settings;
   settings.algorithm = std::move(algorithms);
   task<communicator> joining = communicator::join(settings);

@@ -70,13 +70,11 @@ std::map<std::string, reduction> reductions() {
 }
 
 /// Starts this very command once per rank.
-enum class binding { none, cores };
-int spawn(int ranks, binding bound, int argc, char** argv) {
+int spawn(int ranks, int argc, char** argv) {
   job_options job;
   job.program = "/proc/self/exe";
   for (int i = 1; i < argc; ++i) job.arguments.emplace_back(argv[i]);
   job.ranks = ranks;
-  job.bind_cores = bound == binding::cores;
   engine loop{engine_options{.backend = backend_kind::automatic, .spin = duration::zero()}};
   tools::job running{std::move(job)};
   return loop.run(running.run());
@@ -120,7 +118,7 @@ int run(given_options given, int argc, char** argv) {
             error{errc::invalid_argument, "--vs starts ranks and peers itself; run it without a launcher"}};
       return compare(given);
     }
-    if (!rank) return spawn(given.ranks, binding::none, argc, argv);
+    if (!rank) return spawn(given.ranks, argc, argv);
     if (given.device == "cuda") return measure_on_gpu(given);
     engine loop;
     return loop.run(bench::bench_collective(*given.what, given.work));
@@ -281,7 +279,7 @@ void add_serve(CLI::App& bench, int& exit_code, int argc, char** argv) {
   command->callback([given, &exit_code, argc, argv] {
     try {
       if (!is_rank(given->transport)) {
-        exit_code = spawn(given->ranks, binding::cores, argc, argv);
+        exit_code = spawn(given->ranks, argc, argv);
         return;
       }
       engine loop;
