@@ -9,6 +9,7 @@
 #include <chorale/transport/endpoint/greeting.hpp>
 #include <chorale/transport/socket.hpp>
 
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,26 @@ result<address> checked(const std::string& text, const endpoint_options& options
                      " without a secret: other hosts reach that address, so both sides must prove that they "
                      "know options.secret; without one use 127.0.0.1, [::1] or unix:@name"};
   return where;
+}
+
+/// The file of a unix address; null for every other.
+const char* path_of(const address& where) noexcept {
+  if (!where.is_unix()) return nullptr;
+  const char* const path = reinterpret_cast<const sockaddr_un*>(where.data())->sun_path;
+  return path[0] != '\0' ? path : nullptr;
+}
+
+/// Listens; where a service that was killed left its socket file behind, in its place.
+task<result<unique_fd>> open_door(const address where) {
+  auto opened = listen_on(where);
+  const char* const path = path_of(where);
+  if (opened || !path || opened.error().os_code() != EADDRINUSE) co_return opened;
+  auto probe = open_stream(where);
+  if (!probe) co_return std::move(probe).error();
+  auto answered = co_await connect_to(probe->get(), where.data(), where.size());
+  if (answered || answered.error().os_code() != ECONNREFUSED) co_return opened;
+  ::unlink(path);
+  co_return listen_on(where);
 }
 
 endpoints::introduction introduction_of(const endpoint_options& options) {
@@ -64,6 +85,7 @@ struct listener_state {
     env.stop = &stop;
   }
   unique_fd socket;
+  pid_t owner = ::getpid();
   address bound;
   endpoint_options options;
   std::shared_ptr<endpoint_hub> hub = std::make_shared<endpoint_hub>();
@@ -191,7 +213,8 @@ task<listener> listen(std::string address, endpoint_options options) {
   const environment& here = co_await this_environment{};
   const auto where = checked(address, options, "listen on");
   if (!where) throw failure{where.error()};
-  auto socket = listen_on(*where);
+  task<result<unique_fd>> opening = open_door(*where);
+  auto socket = co_await std::move(opening);
   if (!socket) throw failure{std::move(socket).error()};
   listening state = std::make_shared<listener_state>(*here.loop, *std::move(socket), std::move(options));
   const auto root = run_listener(state);
@@ -208,9 +231,9 @@ task<arrival> listener::recv_any() const { return recv_from_any(required(state_)
 task<peer_request> listener::next_request() const { return request_from_any(required(state_)); }
 
 void listener::close() noexcept {
-  if (!state_ || std::exchange(state_->hub->closed, true)) return;
-  const std::string name = state_->bound.text();
-  if (name.starts_with("unix:/")) ::unlink(name.c_str() + 5);
+  if (!state_ || state_->owner != ::getpid()) return;  // a fork child closes nothing of its parent's
+  if (std::exchange(state_->hub->closed, true)) return;
+  if (const char* path = path_of(state_->bound)) ::unlink(path);
   state_->stop.request_stop();
   endpoint_hub& hub = *state_->hub;
   hub.messages.changed.set();

@@ -3,6 +3,7 @@
 #include "endpoint_rig.hpp"
 
 #include <array>
+#include <filesystem>
 #include <numeric>
 
 namespace {
@@ -313,6 +314,25 @@ task<void> reach_refused() {
   BOOST_TEST(!peer.cause());
 }
 
+/// A socket file goes with its listener, gives way when its service was killed, and not while it lives.
+task<void> socket_files() {
+  const std::string file =
+      std::filesystem::temp_directory_path() / ("endpoint-" + std::to_string(::getpid()));
+  const std::string where = "unix:" + file;
+  const auto target = address::parse(where).value();
+  unique_fd killed = listen_on(target).value();
+  killed.reset();
+  BOOST_TEST(std::filesystem::exists(file));
+  task<listener> opening = listen(where, named("far"));
+  listener service = co_await std::move(opening);
+  error e = co_await error_of(listen(where, named("second")));
+  BOOST_TEST((e == errc::system_error), e.message());
+  peer_handle peer = co_await connect(where, named("near"));
+  BOOST_TEST(!peer.cause());
+  service.close();
+  BOOST_TEST(!std::filesystem::exists(file));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(endpoint_messages)
@@ -356,6 +376,7 @@ BOOST_DATA_TEST_CASE(a_closed_listener_keeps_what_was_accepted, data::make(every
 BOOST_AUTO_TEST_CASE(connecting_waits_for_a_service_to_start) {
   run(candidate::epoll, patience_is_rewarded());
 }
+BOOST_AUTO_TEST_CASE(socket_files_go_with_their_service) { run(candidate::epoll, socket_files()); }
 BOOST_AUTO_TEST_CASE(no_secret_no_reach_beyond_this_host) { run(candidate::epoll, reach_refused()); }
 
 BOOST_AUTO_TEST_SUITE_END()
