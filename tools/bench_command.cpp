@@ -3,6 +3,7 @@
 #include "../bench/host_bench.hpp"
 #include "../bench/runtime.hpp"
 #include "../bench/serve.hpp"
+#include "bench_tune.hpp"
 #include "bench_versus.hpp"
 #include "commands.hpp"
 #include "job.hpp"
@@ -312,6 +313,7 @@ void add_bench_command(CLI::App& app, int& exit_code, int argc, char** argv) {
   for (const bench::benched_collective& what : bench::benched_collectives())
     add_collective(*bench, what, exit_code, argc, argv);
   add_serve(*bench, exit_code, argc, argv);
+  add_tune(*bench, exit_code);
   add_runtime(*bench, exit_code);
 }
 

@@ -1,11 +1,12 @@
 #include "comparison.hpp"
 
+#include "run_answer.hpp"
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 
 namespace chorale::bench::versus {
 namespace {
@@ -14,24 +15,6 @@ constexpr duration to_start = std::chrono::seconds{60};
 constexpr duration to_answer = std::chrono::seconds{120};
 constexpr double far_behind = 1.5;
 constexpr int before_dropping = 2;
-constexpr int most_iterations = 5000;
-constexpr int fewest_iterations = 2;
-
-struct timing_answer {
-  double time_us = 0;
-  double p99_us = 0;
-};
-
-result<timing_answer> ask_for_run(contestant& who, const std::string& words, int iterations, int warmup) {
-  auto said =
-      who.ask("run " + words + " " + std::to_string(iterations) + " " + std::to_string(warmup), to_answer);
-  if (!said) return std::move(said).error();
-  timing_answer t;
-  std::istringstream numbers{*said};
-  if (!(numbers >> t.time_us >> t.p99_us))
-    return error{errc::protocol_error, who.plan().label() + " answered \"" + *said + "\" to a run"};
-  return t;
-}
 
 }  // namespace
 
@@ -72,12 +55,9 @@ result<void> comparison::prepare(side& s, const std::string& words) {
   s.times.clear();
   s.p99s.clear();
   s.asked = true;
-  s.iterations = options_.common.iterations;
-  if (s.iterations != 0) return {};
-  auto tried = ask_for_run(*s.who, words, fewest_iterations, 1);
-  if (!tried) return std::move(tried).error();
-  const double fitting = static_cast<double>(options_.sample.count()) / 1e3 / std::max(tried->time_us, 0.01);
-  s.iterations = static_cast<int>(std::clamp(fitting, double{fewest_iterations}, double{most_iterations}));
+  auto iterations = choose_iterations(*s.who, words, options_.sample, options_.common.iterations);
+  if (!iterations) return std::move(iterations).error();
+  s.iterations = *iterations;
   return {};
 }
 

@@ -87,6 +87,31 @@ BOOST_AUTO_TEST_CASE(types_operations_roots_and_algorithms) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(every_algorithm_gets_its_costs) {
+  const outcome o = bench({"tune", "--collectives", "all_gather", "--ranks", "3", "-b", "12", "-e", "6144",
+                           "-f", "512", "-n", "2", "--repeats", "1", "-o", "/dev/stdout"});
+  BOOST_TEST_CONTEXT(o.output) {
+    BOOST_TEST_REQUIRE(o.code == 0);
+    const json model = json::parse(o.output.substr(o.output.find('{')), nullptr, false);
+    BOOST_TEST_REQUIRE(!model.is_discarded());
+    BOOST_TEST(model.at("format") == 1);
+    BOOST_TEST(model.at("ranks") == 3);
+    const json& found = model.at("collectives").at("all_gather");
+    for (const char* algorithm : {"ring", "direct", "recursive_doubling", "bruck"}) {
+      const json& cost = found.at(algorithm);
+      BOOST_TEST(cost.at("points").size() == 2U);
+      BOOST_TEST(cost.at("alpha_us").get<double>() >= 0);
+      BOOST_TEST(cost.at("beta_us_per_byte").get<double>() >= 0);
+    }
+  }
+  BOOST_TEST(bench({"tune", "--collectives", "sendrecv"}).says("sendrecv not in"));
+  const outcome unwritable =
+      bench({"tune", "--collectives", "scan", "-e", "8", "-n", "1", "-o", "/no/such/folder/f"});
+  BOOST_TEST(unwritable.code == 1);
+  BOOST_TEST(unwritable.says("cannot be written"));
+  BOOST_TEST(bench({"tune", "-b", "2"}).says("4 bytes upwards"));
+}
+
 /// Which peers this build has, as meson found them.
 boost::test_tools::assertion_result has_peer(const char* name, const char* package) {
   const std::string built = variable("CHORALE_PEERS");
