@@ -36,3 +36,4 @@ using net_system_error = std::system_error;
 }  // namespace chorale::detail
 
 #include <chorale/api/asio_adapter.ipp>
+#include <chorale/api/asio_use_task.ipp>

@@ -89,6 +89,14 @@ class handler_registry final : public Context::service {
   waiting_handler* first_ = nullptr;
 };
 
+// Where a handler is called: on its own executor, else on the system's.
+template <class Handler>
+using executor_of = net::associated_executor_t<Handler, net::system_executor>;
+template <class Handler>
+[[nodiscard]] executor_of<Handler> get_executor_of(const Handler& handler) noexcept {
+  return net::get_associated_executor(handler, net::system_executor{});
+}
+
 /// What a handler of an operation is called with.
 struct operation_completion {
   using call = foreign_call;
@@ -153,7 +161,7 @@ template <class Handler, class Completion>
 class asio_handler final : public waiting_handler {
  public:
   using call_handle = foreign_handle<typename Completion::call>;
-  using executor = net::associated_executor_t<Handler>;
+  using executor = executor_of<Handler>;
   using kept_executor = std::decay_t<decltype(net::prefer(std::declval<const executor&>(),
                                                           net::execution::outstanding_work.tracked))>;
   using allocator = typename std::allocator_traits<
@@ -175,14 +183,13 @@ class asio_handler final : public waiting_handler {
   asio_handler(Handler handler, call_handle call)
       : call_{std::move(call)},
         handler_{std::move(handler)},
-        executor_{
-            net::prefer(net::get_associated_executor(handler_), net::execution::outstanding_work.tracked)} {}
+        executor_{net::prefer(get_executor_of(handler_), net::execution::outstanding_work.tracked)} {}
   ~asio_handler() = default;
   [[nodiscard]] foreign_call& call() const noexcept override { return *call_.operator->(); }
 
   void start() {
     if constexpr (net::can_query<const executor&, net::execution::context_t>::value) {
-      auto& context = net::query(net::get_associated_executor(handler_), net::execution::context);
+      auto& context = net::query(get_executor_of(handler_), net::execution::context);
       registry_ = &net::use_service<handler_registry<>>(static_cast<net::execution_context&>(context));
       if (!registry_->add(*this)) return destroy();
     }
@@ -235,7 +242,7 @@ class call_initiation {
       return;
     }
     auto arguments = Completion::refused();
-    const auto to = net::get_associated_executor(handler);
+    const auto to = get_executor_of(handler);
     net::post(to, delivery<kept, decltype(arguments)>{std::forward<Handler>(handler), std::move(arguments)});
   }
 

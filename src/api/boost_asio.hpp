@@ -35,3 +35,4 @@ using net_system_error = boost::system::system_error;
 }  // namespace chorale::detail
 
 #include <chorale/api/asio_adapter.ipp>
+#include <chorale/api/asio_use_task.ipp>
