@@ -88,11 +88,11 @@ class meter {
 
  private:
   void enqueue_ours() {
-    auto started = comm_
-                       .all_reduce(device_span{in_.data(), count_}, device_span{out_.data(), count_}, sum,
-                                   on{stream_.get()})
-                       .start();
-    if (started.refused()) throw failure{started.refused()};
+    error refused = comm_
+                        .all_reduce(device_span{in_.data(), count_}, device_span{out_.data(), count_}, sum,
+                                    on{stream_.get()})
+                        .enqueue();
+    if (refused) throw failure{std::move(refused)};
   }
 
   task<double> time_once(std::size_t contender, const captured_graph* graph, int calls) {

@@ -1,8 +1,10 @@
 // communicator: a fixed group of ranks that call the same operations in the same order.
 //
 //   chorale::task<> work() {
-//     auto comm = co_await chorale::communicator::join();       // from the launcher's variables; alone
-//     without one co_await comm.all_reduce(std::span{gradient}, chorale::sum);
+//     auto comm = co_await chorale::communicator::join();  // from the launcher's variables; else a job of
+//     one
+//
+//     co_await comm.all_reduce(gradient, chorale::sum);
 //   }
 //
 // Made inside an engine, whose thread it then belongs to: one thread at a time, that one. Move-only. Calls on

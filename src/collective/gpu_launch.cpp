@@ -33,7 +33,8 @@ gpu_launch launch(gpu_call what) {
     return made;
   }
   auto launched =
-      what.gpu->group().all_reduce(what.in, what.out, what.count, static_cast<cuda::stream>(what.stream));
+      what.gpu->group().all_reduce(what.in, what.out, what.count, static_cast<cuda::stream>(what.stream),
+                                   what.awaited ? cuda::notify::host : cuda::notify::nobody);
   if (!launched) {
     made.refused = std::move(launched).error();
     return made;

@@ -20,6 +20,7 @@ struct gpu_call {
   std::uint64_t count = 0;
   reduction op = reduction::sum;
   void* stream = nullptr;
+  bool awaited = true;  ///< whether the kernel tells the host of its end
   error refused;
 };
 
