@@ -1,8 +1,12 @@
-// A service on Asio whose ranks share a number: each counts the requests that it answers, and ten times a
-// second all counts are added up. One thread serves and sums; the engine has another.
+// A service on Asio that asks all ranks for every request. A table is spread over the ranks; rank 0 has the
+// door, and `GET /below/N` answers how many entries are below N: each rank counts in its share, and an
+// all_reduce on a lane of the request's own adds up. Requests run side by side and end in any order.
 //
-//   chorale run -n 2 asio_service 600        # for a minute; each rank prints its port
-//   nc 127.0.0.1 PORT                        # answers with the count of all ranks, and hangs up
+//   chorale run -n 3 -- asio_service        # rank 0 prints its port
+//   curl http://127.0.0.1:PORT/below/500
+//
+// SIGTERM (or SIGINT) at rank 0 shuts it down: the door closes, requests under way get their answers, the
+// other ranks are told and finish what they began, all leave. One thread serves; the engine has another.
 #include <chorale/asio.hpp>
 
 #include <asio/buffer.hpp>
@@ -10,69 +14,222 @@
 #include <asio/detached.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
+#include <asio/read_until.hpp>
+#include <asio/redirect_error.hpp>
+#include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
 #include <asio/write.hpp>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
+using asio::use_awaitable;
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 
-struct counts {
-  float here = 0;
-  float everywhere = 0;
+constexpr std::uint64_t table_size = 100'000;
+constexpr int most_visitors = 256;
+
+/// What rank 0 tells the others, on the communicator's own lane. Number 0: go home.
+struct order {
+  std::uint64_t number = 0;
+  std::uint64_t bound = 0;
 };
 
-asio::awaitable<void> serve(tcp::acceptor& door, counts& requests) {
-  while (true) {
-    tcp::socket visitor = co_await door.async_accept(asio::use_awaitable);
-    requests.here += 1;
-    const std::string answer = std::to_string(static_cast<long>(requests.everywhere)) + "\n";
-    co_await asio::async_write(visitor, asio::buffer(answer), asio::use_awaitable);
+/// Counts what is under way, and waits until it is nothing.
+class attendance {
+ public:
+  explicit attendance(asio::io_context& io) : empty_{io, asio::steady_timer::time_point::max()} {}
+  class entry {
+   public:
+    explicit entry(attendance& where) : where_{where} { ++where_.present_; }
+    entry(const entry&) = delete;
+    entry& operator=(const entry&) = delete;
+    ~entry() {
+      if (--where_.present_ == 0) where_.empty_.cancel();
+    }
+
+   private:
+    attendance& where_;
+  };
+  [[nodiscard]] int present() const noexcept { return present_; }
+  asio::awaitable<void> until_empty() {
+    std::error_code cancelled;
+    while (present_ != 0) co_await empty_.async_wait(asio::redirect_error(use_awaitable, cancelled));
+  }
+
+ private:
+  asio::steady_timer empty_;
+  int present_ = 0;
+};
+
+/// What every rank runs, on one thread.
+class service {
+ public:
+  service(asio::io_context& io, chorale::hosted_communicator& comm) : comm_{comm}, under_way_{io} {
+    const auto mine = static_cast<std::uint64_t>(comm->rank());
+    for (std::uint64_t i = mine; i < table_size; i += static_cast<std::uint64_t>(comm->size()))
+      share_.push_back(i);
+  }
+
+  /// Rank 0: has all ranks count.
+  asio::awaitable<std::uint64_t> ask(std::uint64_t bound) {
+    order what{++last_number_, bound};
+    const attendance::entry here{under_way_};
+    co_await tell(what);
+    co_return co_await count(what);
+  }
+  asio::awaitable<void> shut_down() {
+    co_await under_way_.until_empty();
+    order go_home;
+    co_await tell(go_home);
+  }
+
+  /// The other ranks: do as they are told.
+  asio::awaitable<void> follow() {
+    while (true) {
+      order what;
+      co_await tell(what);
+      if (what.number == 0) break;
+      asio::co_spawn(co_await asio::this_coro::executor, help(what), asio::detached);
+    }
+    co_await under_way_.until_empty();
+  }
+
+ private:
+  asio::awaitable<void> tell(order& what) {
+    std::array<std::uint64_t, 2> words{what.number, what.bound};
+    co_await comm_->broadcast(words, 0, use_awaitable);
+    what = {words[0], words[1]};
+  }
+  asio::awaitable<std::uint64_t> count(order what) {
+    std::array<std::uint64_t, 1> found{static_cast<std::uint64_t>(
+        std::ranges::count_if(share_, [&](std::uint64_t entry) { return entry < what.bound; }))};
+    chorale::hosted_lane lane = comm_.lane(what.number);
+    co_await lane.all_reduce(found, chorale::sum, chorale::deadline{5s}, use_awaitable);
+    co_return found[0];
+  }
+  asio::awaitable<void> help(order what) {
+    const attendance::entry here{under_way_};
+    try {
+      co_await count(what);
+    } catch (const std::system_error& e) {
+      std::fprintf(stderr, "asio_service: request %lu: %s\n", static_cast<unsigned long>(what.number),
+                   e.what());
+    }
+  }
+
+  chorale::hosted_communicator& comm_;
+  attendance under_way_;
+  std::vector<std::uint64_t> share_;
+  std::uint64_t last_number_ = 0;
+};
+
+std::string response(std::string_view status, const std::string& text) {
+  return "HTTP/1.1 " + std::string{status} + "\r\nContent-Type: text/plain\r\nConnection: close\r\n" +
+         "Content-Length: " + std::to_string(text.size() + 1) + "\r\n\r\n" + text + "\n";
+}
+
+/// N of "GET /below/N HTTP/1.1".
+std::optional<std::uint64_t> bound_in(std::string_view request) {
+  constexpr std::string_view wanted = "GET /below/";
+  if (!request.starts_with(wanted)) return std::nullopt;
+  std::uint64_t bound = 0;
+  const char* const begin = request.data() + wanted.size();
+  const auto [end, wrong] = std::from_chars(begin, request.data() + request.size(), bound);
+  if (wrong != std::errc{} || *end != ' ') return std::nullopt;
+  return bound;
+}
+
+asio::awaitable<std::string> answer(service& ranks, std::string_view request) {
+  const std::optional<std::uint64_t> bound = bound_in(request);
+  if (!bound) co_return response("404 Not Found", "ask for /below/N");
+  std::string failed;
+  try {
+    const std::uint64_t found = co_await ranks.ask(*bound);
+    co_return response("200 OK", std::to_string(found));
+  } catch (const std::system_error& e) {
+    failed = e.what();
+  }
+  co_return response("503 Service Unavailable", failed);
+}
+
+asio::awaitable<void> serve(tcp::socket visitor, service& ranks, attendance& visitors) {
+  const attendance::entry here{visitors};
+  asio::steady_timer patience{visitor.get_executor(), 5s};
+  patience.async_wait([&visitor](std::error_code cancelled) {
+    if (!cancelled) visitor.cancel();
+  });
+  try {
+    std::string request;
+    co_await asio::async_read_until(visitor, asio::dynamic_buffer(request, 8192), "\r\n\r\n", use_awaitable);
+    patience.cancel();
+    std::string text = response("503 Service Unavailable", "too many visitors at once");
+    if (visitors.present() <= most_visitors) text = co_await answer(ranks, request);
+    co_await asio::async_write(visitor, asio::buffer(text), use_awaitable);
+  } catch (const std::system_error&) {
+    // A visitor who hung up, or said nothing.
   }
 }
 
-asio::awaitable<void> add_up(chorale::communicator& comm, counts& requests, long rounds,
-                             tcp::acceptor& door) {
-  asio::steady_timer tick{door.get_executor()};
-  for (long round = 0; round < rounds; ++round) {
-    tick.expires_after(100ms);
-    co_await tick.async_wait(asio::use_awaitable);
-    std::array<float, 1> sum{requests.here};
-    co_await comm.all_reduce(sum, chorale::sum, chorale::deadline{5s}, asio::use_awaitable);
-    requests.everywhere = sum[0];
+asio::awaitable<void> keep_the_door(tcp::acceptor& door, service& ranks, attendance& visitors) {
+  std::error_code closed;
+  while (true) {
+    tcp::socket visitor = co_await door.async_accept(asio::redirect_error(use_awaitable, closed));
+    if (closed) break;
+    asio::co_spawn(door.get_executor(), serve(std::move(visitor), ranks, visitors), asio::detached);
   }
-  std::printf("rank %d: %ld requests in all\n", comm.rank(), static_cast<long>(requests.everywhere));
+}
+
+asio::awaitable<void> lead(asio::io_context& io, service& ranks) {
+  tcp::acceptor door{io, tcp::endpoint{asio::ip::address_v4::loopback(), 0}};
+  attendance visitors{io};
+  asio::signal_set signals{io, SIGTERM, SIGINT};
+  asio::co_spawn(io, keep_the_door(door, ranks, visitors), asio::detached);
+  std::printf("process %d serves port %d\n", static_cast<int>(::getpid()), door.local_endpoint().port());
+  std::fflush(stdout);
+
+  co_await signals.async_wait(use_awaitable);
   door.close();
+  co_await visitors.until_empty();
+  co_await ranks.shut_down();
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const long rounds = argc > 1 ? std::atol(argv[1]) : 600;
+int main() try {
   chorale::hosted_communicator comm;
   asio::io_context io;
-  tcp::acceptor door{io, tcp::endpoint{asio::ip::address_v4::loopback(), 0}};
-  std::printf("rank %d of %d serves port %d\n", comm->rank(), comm->size(), door.local_endpoint().port());
-  std::fflush(stdout);
-
-  counts requests;
+  service ranks{io, comm};
   std::exception_ptr failed;
-  asio::co_spawn(io, serve(door, requests), asio::detached);
-  asio::co_spawn(io, add_up(*comm, requests, rounds, door), [&](std::exception_ptr why) {
+  const auto ended = [&](std::exception_ptr why) {
     failed = why;
     io.stop();
-  });
+  };
+  if (comm->rank() == 0) {
+    asio::co_spawn(io, lead(io, ranks), ended);
+  } else {
+    std::signal(SIGTERM, SIG_IGN);  // rank 0 says when
+    std::signal(SIGINT, SIG_IGN);
+    asio::co_spawn(io, ranks.follow(), ended);
+  }
   io.run();
   if (failed) std::rethrow_exception(failed);
+  std::printf("rank %d has nothing left to do\n", comm->rank());
 } catch (const std::exception& e) {
   std::fprintf(stderr, "asio_service: %s\n", e.what());
   return 1;
