@@ -109,6 +109,7 @@ result<lane_state*> core::open_lane(group& among, std::uint64_t key) {
   if (lane.among != &among) {
     lane.among = &among;
     ++among.lanes;
+    if (lane.ended_by.from != no_rank) lane.cause = told_cause(lane);
   }
   ++lane.handles;
   for (const rank_t gone : std::exchange(lane.left_before, {})) member_left(among, gone);
@@ -162,7 +163,8 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, call asked) {
   } else if (lane.ended()) {
     why_not = ticket == lane.cause_ticket
                   ? lane.cause
-                  : error{errc::revoked, "the lane ended: " + lane.cause.message(), lane.cause.culprit()};
+                  : error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, lane.cause).message(),
+                          lane.cause.culprit()};
   } else if (lane.running == 0 && running_lanes_ >= max_lanes_) {
     why_not =
         error{errc::too_many_lanes, std::to_string(running_lanes_) + " lanes have operations in flight"};

@@ -184,6 +184,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
   /// This rank cannot serve the call; others must not wait for it if theirs is another.
   void refuse(in_flight& op, error why) noexcept;
   void end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket, const error& elsewhere) noexcept;
+  [[nodiscard]] static error told_cause(const lane_state& lane);
   void tell_lane_ended(const lane_state& lane, std::uint64_t ticket, const lane_revoke_body& body) noexcept;
   /// A rank that `op` needs has left. Collectives end so on all ranks, messages between others go on.
   void end_for_want_of(in_flight& op, rank_t gone) noexcept;

@@ -108,7 +108,8 @@ void core::mismatch(lane_state& lane, std::uint64_t ticket, const signature& our
   body.other_call = ours;
   const error why{errc::mismatch, who_called(*lane.among, rank_, ours, other, theirs), other};
   tell_lane_ended(lane, ticket, body);
-  end_lane(lane, ticket, why, error{errc::revoked, "the lane ended: " + why.message(), other});
+  end_lane(lane, ticket, why,
+           error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).message(), other});
 }
 
 void core::lane_revoked(rank_t from, const frame_header& header, const lane_revoke_body& body) noexcept {
@@ -124,12 +125,21 @@ void core::lane_revoked(rank_t from, const frame_header& header, const lane_revo
     return;
   }
   if (cause == errc::peer_left) return collectives_end(lane, header.ticket, body.culprit);
+  if (!lane.ended()) lane.ended_by = {from, body};
+  const error why = told_cause(lane);
+  end_lane(lane, header.ticket, why,
+           error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).message(), body.culprit});
+}
+
+/// What the rank that ended the lane said, in the numbers of the lane's communicator.
+error core::told_cause(const lane_state& lane) {
+  const auto& [from, body] = lane.ended_by;
+  const auto cause = static_cast<errc>(body.cause);
   const std::string detail =
       cause == errc::mismatch
           ? who_called(*lane.among, body.other, body.other_call, body.culprit, body.culprit_call)
           : "rank " + std::to_string(lane.among->member(from)) + " ended the lane";
-  const error why{cause, detail, body.culprit};
-  end_lane(lane, header.ticket, why, error{errc::revoked, "the lane ended: " + why.message(), body.culprit});
+  return error{cause, detail, body.culprit};
 }
 
 // A rank that left.

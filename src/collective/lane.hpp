@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chorale/collective/in_flight.hpp>
+#include <chorale/transport/frame.hpp>
 
 #include <array>
 #include <cstdint>
@@ -32,6 +33,11 @@ struct lane_state {
   std::array<finished_call, 16> history{};
   /// Why the lane ended; errc::ok while it is alive.
   error cause;
+  struct word {
+    rank_t from = no_rank;
+    lane_revoke_body body;
+  };
+  word ended_by;  ///< who told of it, if another rank did: a child's numbers may not be known yet
   std::uint64_t cause_ticket = 0;  ///< the call that it happened in
   /// Collectives from this ticket on can not end: a rank that they need has left.
   std::uint64_t short_from = ~std::uint64_t{0};
