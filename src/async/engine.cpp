@@ -117,7 +117,12 @@ void engine::enter() {
 void engine::leave() noexcept { current_engine = outer_; }
 
 void engine::run_forever() {
-  run_until([this] { return stopping_.load(std::memory_order_acquire); });
+  // Work that keeps posting more of its kind must not hold up the end.
+  int turns_left = 64;
+  run_until([&] {
+    const bool idle = inbox_.empty() && ready_.empty();
+    return stopping_.load(std::memory_order_acquire) && (idle || turns_left-- == 0);
+  });
   stopping_.store(false, std::memory_order_relaxed);
 }
 

@@ -55,7 +55,8 @@ class engine {
     while (!done()) turn();
   }
 
-  /// Runs until `stop` is called from any thread. For an engine with a thread of its own.
+  /// Runs until `stop` is called from any thread; what was posted before, and what that hands on, still runs.
+  /// For an engine with a thread of its own.
   void run_forever();
   void stop() noexcept;
 

@@ -17,9 +17,11 @@ using trials::layout;
 using trials::trial;
 
 #ifdef CHORALE_SANITIZED
-constexpr int rounds = 4;
+constexpr int rounds = 1;
+constexpr rank_t many_ranks = 7, few_ranks = 4;
 #else
 constexpr int rounds = 24;
+constexpr rank_t many_ranks = 20, few_ranks = 10;
 #endif
 
 /// Draws sizes, roots, layouts; runs an algorithm in both forms with every layout it allows.
@@ -91,7 +93,7 @@ BOOST_AUTO_TEST_SUITE(execution)
 BOOST_AUTO_TEST_CASE(all_reduces_compute_sums) {
   play run{fresh_seed()};
   for (int round = 0; round < rounds; ++round) {
-    const rank_t n = run.ranks(round % 3 == 0 ? 20 : 10);
+    const rank_t n = run.ranks(round % 3 == 0 ? many_ranks : few_ranks);
     const auto channels = static_cast<std::uint32_t>(1 + run.up_to(3));
     run(ring_all_reduce(n, channels, shuffled(n, run.random())), false);
     run(recursive_doubling_all_reduce(n), false);
@@ -111,7 +113,7 @@ BOOST_AUTO_TEST_CASE(all_reduces_compute_sums) {
 BOOST_AUTO_TEST_CASE(rooted_collectives_compute) {
   play run{fresh_seed()};
   for (int round = 0; round < rounds; ++round) {
-    const rank_t n = run.ranks(round % 3 == 0 ? 20 : 10);
+    const rank_t n = run.ranks(round % 3 == 0 ? many_ranks : few_ranks);
     const rank_t root = run.root(n);
     run(binomial_broadcast(n, root), true);
     run(chain_broadcast(n, root), true);
@@ -132,7 +134,7 @@ BOOST_AUTO_TEST_CASE(rooted_collectives_compute) {
 BOOST_AUTO_TEST_CASE(shares_and_scans_compute) {
   play run{fresh_seed()};
   for (int round = 0; round < rounds; ++round) {
-    const rank_t n = run.ranks(round % 3 == 0 ? 20 : 10);
+    const rank_t n = run.ranks(round % 3 == 0 ? many_ranks : few_ranks);
     const auto channels = static_cast<std::uint32_t>(1 + run.up_to(3));
     run(ring_reduce_scatter(n, channels, shuffled(n, run.random())), false);
     run(ring_all_gather(n, channels, shuffled(n, run.random())), false);
