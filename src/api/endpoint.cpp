@@ -6,7 +6,7 @@
 namespace chorale {
 namespace {
 
-const std::shared_ptr<endpoint_peer>& required(const std::shared_ptr<endpoint_peer>& state) {
+std::shared_ptr<endpoint_peer> required(const std::shared_ptr<endpoint_peer>& state) {
   if (!state) throw failure{error{errc::invalid_state, "an empty peer_handle was used"}};
   return state;
 }

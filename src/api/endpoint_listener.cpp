@@ -202,7 +202,7 @@ task<peer_request> request_from_any(listening self) {
   co_return got;
 }
 
-const listening& required(const listening& state) {
+listening required(const listening& state) {
   if (!state) throw failure{error{errc::invalid_state, "a listener was used after it was moved from"}};
   return state;
 }

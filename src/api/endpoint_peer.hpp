@@ -32,7 +32,7 @@ class endpoint_peer final : public std::enable_shared_from_this<endpoint_peer>,
   endpoint_peer(engine& loop, unique_fd socket, parameters known, std::shared_ptr<endpoint_hub> hub);
   endpoint_peer(const endpoint_peer&) = delete;
   endpoint_peer& operator=(const endpoint_peer&) = delete;
-  ~endpoint_peer();
+  ~endpoint_peer() override;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& whom() const noexcept { return wire_.whom(); }

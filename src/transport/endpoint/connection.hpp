@@ -53,6 +53,7 @@ struct received_frame {
 
 class connection_events {
  public:
+  virtual ~connection_events() = default;
   /// Returns why no correct peer sends this, or null.
   virtual const char* on_frame(received_frame&& frame) noexcept = 0;
   /// The connection is over: errc::peer_left, peer_lost, link_lost, protocol_error, or errc::ok after
@@ -60,9 +61,6 @@ class connection_events {
   virtual void on_end(const error& why) noexcept = 0;
   /// Keeps the owner, and with it the connection, alive over a callback.
   [[nodiscard]] virtual std::shared_ptr<void> keep() noexcept = 0;
-
- protected:
-  ~connection_events() = default;
 };
 
 class connection {
