@@ -15,7 +15,6 @@
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/read_until.hpp>
-#include <asio/redirect_error.hpp>
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
@@ -68,8 +67,13 @@ class attendance {
   };
   [[nodiscard]] int present() const noexcept { return present_; }
   asio::awaitable<void> until_empty() {
-    std::error_code cancelled;
-    while (present_ != 0) co_await empty_.async_wait(asio::redirect_error(use_awaitable, cancelled));
+    while (present_ != 0) {
+      try {
+        co_await empty_.async_wait(use_awaitable);
+      } catch (const std::system_error&) {
+        // Cancelled: somebody was the last to go.
+      }
+    }
   }
 
  private:
@@ -187,11 +191,13 @@ asio::awaitable<void> serve(tcp::socket visitor, service& ranks, attendance& vis
 }
 
 asio::awaitable<void> keep_the_door(tcp::acceptor& door, service& ranks, attendance& visitors) {
-  std::error_code closed;
-  while (true) {
-    tcp::socket visitor = co_await door.async_accept(asio::redirect_error(use_awaitable, closed));
-    if (closed) break;
-    asio::co_spawn(door.get_executor(), serve(std::move(visitor), ranks, visitors), asio::detached);
+  try {
+    while (true) {
+      tcp::socket visitor = co_await door.async_accept(use_awaitable);
+      asio::co_spawn(door.get_executor(), serve(std::move(visitor), ranks, visitors), asio::detached);
+    }
+  } catch (const std::system_error&) {
+    // The door was closed.
   }
 }
 

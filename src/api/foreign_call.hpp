@@ -62,9 +62,11 @@ class foreign_call {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) let_go();
   }
 
+  /// By whoever removes the last reference.
+  virtual ~foreign_call() = default;
+
  protected:
   explicit foreign_call(engine& loop) noexcept;
-  virtual ~foreign_call() = default;
   /// Takes the place. After construction, by whoever made the call.
   void place() noexcept;
   /// Makes the call, on the engine's thread: what it returns starts when it is awaited, and drops its tickets

@@ -1,6 +1,8 @@
 #include <chorale/api/hosted_communicator.hpp>
 #include <chorale/transport/guard/guard.hpp>
 
+#include <new>
+
 namespace chorale {
 
 hosted_communicator::hosted_communicator(communicator_options options)
@@ -14,8 +16,8 @@ hosted_communicator::hosted_communicator(std::shared_ptr<engine_thread> thread, 
 hosted_communicator::~hosted_communicator() {
   if (!thread_) return;
   if (forked()) {  // no such thread here; all of it is the parent's
-    static_cast<void>(joined_.release());
-    static_cast<void>(new std::shared_ptr<engine_thread>{std::move(thread_)});
+    static_cast<void>(new (std::nothrow) auto{std::move(joined_)});
+    static_cast<void>(new (std::nothrow) auto{std::move(thread_)});
     return;
   }
   if (!joined_ || thread_->loop().in_loop()) return;
