@@ -138,12 +138,15 @@ inline cuda_driver make_fake_driver() {
     return success;
   };
   d.address_free = [](device_pointer p, std::size_t bytes) {
+    kernels::mapped.remove(reinterpret_cast<std::byte*>(p));
     return ::munmap(reinterpret_cast<void*>(p), bytes), success;
   };
   d.memory_map = [](device_pointer p, std::size_t bytes, std::size_t, memory_handle h, unsigned long long) {
     void* at = ::mmap(reinterpret_cast<void*>(p), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                       static_cast<int>(h), 0);
-    return at == MAP_FAILED ? error_out_of_memory : success;
+    if (at == MAP_FAILED) return error_out_of_memory;
+    const bool known = kernels::mapped.add(static_cast<std::byte*>(at), bytes, static_cast<int>(h));
+    return known ? success : error_out_of_memory;
   };
   d.memory_unmap = [](device_pointer, std::size_t) { return success; };
   d.memory_set_access = [](device_pointer, std::size_t, const memory_access*, std::size_t) {

@@ -5,6 +5,7 @@
 // `launch` runs one operation on one rank and returns when its kernel has ended.
 #pragma once
 
+#include "fake_memory.hpp"
 #include <chorale/kernels/exchange_ring.hpp>
 #include <chorale/kernels/launch_arguments.hpp>
 
@@ -81,7 +82,7 @@ class host_machine {
   template <std::uint32_t Bytes, std::uint32_t Words>
   void load(std::uint64_t (&w)[Words], const std::byte* from, bool) const {
     w[0] = 0;
-    std::memcpy(w, from, Bytes);
+    std::memcpy(w, mapped.common(from), Bytes);
   }
   template <std::uint32_t Bytes, std::uint32_t Words>
   void store(std::byte* to, const std::uint64_t (&w)[Words]) const {
@@ -105,6 +106,8 @@ class host_machine {
             std::uint32_t threads) const {
     if (from >= slow_from.load() && from < slow_to.load())
       std::this_thread::sleep_for(std::chrono::milliseconds{3});
+    to = mapped.common(to);
+    from = mapped.common(from);
     for (std::uint64_t i = thread; i < bytes; i += threads) to[i] = from[i];
   }
   void copy_arrived(std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint32_t thread,
@@ -133,7 +136,8 @@ class host_machine {
   }
   template <class Word>
   static std::atomic_ref<Word> atomic(const Word& w) {
-    return std::atomic_ref<Word>{const_cast<Word&>(w)};
+    auto* at = reinterpret_cast<std::byte*>(const_cast<Word*>(&w));
+    return std::atomic_ref<Word>{*reinterpret_cast<Word*>(mapped.common(at))};
   }
   host_cta& cta_;
   std::uint32_t thread_, threads_, index_, ctas_;
