@@ -139,6 +139,9 @@ made_schedule reduce_scatter_schedule(const plan_key& key, rank_t ranks) {
 
 made_schedule scan_schedule(const plan_key& key, rank_t ranks) {
   const bool inclusive = key.kind == collective_kind::scan;
+  if (key.algorithm == algorithm_kind::direct)
+    return inclusive ? schedule::direct_scan(ranks, fold_of(key, ranks))
+                     : schedule::direct_exscan(ranks, fold_of(key, ranks));
   if (key.algorithm == algorithm_kind::chain)
     return inclusive ? schedule::chain_scan(ranks) : schedule::chain_exscan(ranks);
   return inclusive ? schedule::recursive_doubling_scan(ranks) : schedule::recursive_doubling_exscan(ranks);

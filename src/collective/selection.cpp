@@ -73,7 +73,7 @@ mask offered(collective kind) noexcept {
       return bits({algorithm::direct, algorithm::binomial});
     case collective::scan:
     case collective::exscan:
-      return bits({algorithm::chain, algorithm::recursive_doubling});
+      return bits({algorithm::chain, algorithm::recursive_doubling, algorithm::direct});
   }
   return 0;
 }
@@ -90,8 +90,8 @@ mask ordered(collective kind) noexcept {
 
 /// Left folds in rank order. Ones in f32 that is rounded once, where folds are kept wider than elements.
 mask left_folds(collective kind, bool wide) noexcept {
-  if (is_scan(kind)) return bit(algorithm::chain);
-  const mask folds = bits({algorithm::tiny, algorithm::slice_owner, algorithm::direct});
+  const mask folds = is_scan(kind) ? bit(algorithm::direct)
+                                   : bits({algorithm::tiny, algorithm::slice_owner, algorithm::direct});
   return wide ? folds : folds | bit(algorithm::chain);
 }
 
@@ -170,6 +170,7 @@ algorithm choose_freely(const selection_settings& settings, const call& what, ra
       return algorithm::direct;
     case collective::scan:
     case collective::exscan:
+      if (few && folds_wider(what)) return algorithm::direct;
       return ranks > 2 && bytes <= small_bytes ? algorithm::recursive_doubling : algorithm::chain;
   }
   return algorithm::automatic;
@@ -321,7 +322,7 @@ bool keeps_folds_wide(algorithm_kind kind, const call& what) noexcept {
     case algorithm::slice_owner:
       return true;
     case algorithm::direct:
-      return what.kind == collective::reduce;
+      return what.kind == collective::reduce || is_scan(what.kind);
     case algorithm::hierarchical:
       return what.op != reduction::avg;  // the division belongs to the last fold, and there are two
     default:
@@ -346,7 +347,8 @@ algorithm_kind choose(const selection_settings& settings, const call& what, rank
   const algorithm free = choose_freely(settings, what.carries_nothing() ? call{.kind = kind} : what, ranks);
   if ((allowed & bit(free)) != 0) return free;
   // These keep the order of ranks and fold from the left.
-  return is_scan(kind) ? algorithm::chain : algorithm::slice_owner;
+  if (!is_scan(kind)) return algorithm::slice_owner;
+  return folds_wider(what) ? algorithm::direct : algorithm::chain;
 }
 
 }  // namespace chorale

@@ -288,11 +288,10 @@ call describe_for(const drawn_call& drawn, rank_t r) {
 
 /// How exact the algorithm that the settings pick is.
 folds folds_of(const selection_settings& settings, const plain_case& c, const call& what) {
-  const bool scans = c.kind == kinds::scan || c.kind == kinds::exscan;
-  if (scans || !reduces(c.kind)) return folds::in_elements;
+  if (!reduces(c.kind)) return folds::in_elements;
   const algorithm_kind chosen = choose(settings, what, c.ranks);
   const bool from_the_left = chosen == algorithm_kind::slice_owner || chosen == algorithm_kind::tiny ||
-                             (chosen == algorithm_kind::direct && c.kind == kinds::reduce);
+                             chosen == algorithm_kind::direct;
   if (from_the_left) return folds::from_the_left_in_f32;
   return folds::in_elements;
 }

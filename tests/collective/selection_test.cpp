@@ -77,7 +77,12 @@ BOOST_AUTO_TEST_CASE(deterministic_results_are_left_folds) {
         const algorithm_kind chosen = choose(s, reduction_of(kind, dtype::bf16, count), ranks);
         BOOST_TEST((chosen == algorithm_kind::slice_owner || chosen == algorithm_kind::direct));
       }
-      BOOST_TEST((choose(s, reduction_of(kinds::scan, dtype::f32, count), ranks) == algorithm_kind::chain));
+      for (const kinds kind : {kinds::scan, kinds::exscan}) {
+        const algorithm_kind plain = choose(s, reduction_of(kind, dtype::f32, count), ranks);
+        BOOST_TEST((plain == algorithm_kind::chain || plain == algorithm_kind::direct));
+        // A chain would round at every rank.
+        BOOST_TEST((choose(s, reduction_of(kind, dtype::f16, count), ranks) == algorithm_kind::direct));
+      }
     }
   s.force(algorithm_kind::chain);
   BOOST_TEST(!!s.check());
