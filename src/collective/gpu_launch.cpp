@@ -7,6 +7,26 @@
 namespace chorale {
 namespace {
 
+// Device groups lie below the collectives and number their calls alike: signatures and errors of both agree.
+constexpr bool alike(cuda::exchange_kind below, collective_kind here) {
+  return static_cast<int>(below) == static_cast<int>(here);
+}
+static_assert(alike(cuda::exchange_kind::all_reduce, collective_kind::all_reduce) &&
+              alike(cuda::exchange_kind::messages, collective_kind::message) &&
+              alike(cuda::exchange_kind::barrier, collective_kind::barrier) &&
+              alike(cuda::exchange_kind::reduce, collective_kind::reduce) &&
+              alike(cuda::exchange_kind::broadcast, collective_kind::broadcast) &&
+              alike(cuda::exchange_kind::all_gather, collective_kind::all_gather) &&
+              alike(cuda::exchange_kind::reduce_scatter, collective_kind::reduce_scatter) &&
+              alike(cuda::exchange_kind::all_to_all, collective_kind::all_to_all) &&
+              alike(cuda::exchange_kind::gather, collective_kind::gather) &&
+              alike(cuda::exchange_kind::scatter, collective_kind::scatter) &&
+              alike(cuda::exchange_kind::all_gather_v, collective_kind::all_gather_v) &&
+              alike(cuda::exchange_kind::reduce_scatter_v, collective_kind::reduce_scatter_v) &&
+              alike(cuda::exchange_kind::all_to_all_v, collective_kind::all_to_all_v) &&
+              alike(cuda::exchange_kind::gather_v, collective_kind::gather_v) &&
+              alike(cuda::exchange_kind::scatter_v, collective_kind::scatter_v));
+
 cuda::completion completion_of(const gpu_launch& l) noexcept { return {l.sequence, l.flag, l.device_flag}; }
 
 }  // namespace

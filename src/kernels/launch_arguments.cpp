@@ -34,8 +34,11 @@ bool is_signed(dtype type) noexcept { return type == dtype::i8 || type == dtype:
 result<void> check_operation(const exchange_call& c) {
   if (size_of(c.type) == 0) return bad(c, "this is no element type; name one of dtype");
   if (!c.folds) return {};
-  const std::string named = std::string{name_of(c.kind)} + ": " + std::string{name_of(c.op)} + " of " +
-                            std::string{name_of(c.type)};
+  // Text is made for errors only: every launch comes through here.
+  const auto named = [&] {
+    return std::string{name_of(c.kind)} + ": " + std::string{name_of(c.op)} + " of " +
+           std::string{name_of(c.type)};
+  };
   switch (c.op) {
     case reduction::sum:
     case reduction::prod:
@@ -49,14 +52,14 @@ result<void> check_operation(const exchange_call& c) {
     case reduction::bit_xor:
       if (is_integer(c.type)) return {};
       return error{errc::unsupported,
-                   named + " on device memory: bit operations take integers; use integers of this size"};
+                   named() + " on device memory: bit operations take integers; use integers of this size"};
     case reduction::user:
       return error{errc::unsupported,
-                   named + " on device memory: a function of the caller cannot run there; use host memory"};
+                   named() + " on device memory: a function of the caller cannot run there; use host memory"};
     case reduction::none:
       break;
   }
-  return error{errc::invalid_argument, named + ": this is no reduction; name one of reduction"};
+  return error{errc::invalid_argument, named() + ": this is no reduction; name one of reduction"};
 }
 
 bool apart(const extent& a, const extent& b) noexcept {
@@ -74,12 +77,12 @@ bool may_share(const exchange_call& c, std::size_t own, std::size_t written, std
 
 result<void> check_buffer(const exchange_call& c, const char* what, std::size_t rank, const extent& e) {
   if (e.bytes == 0) return {};
-  const std::string which = std::string{what} + " rank " + std::to_string(rank);
+  const auto which = [&] { return std::string{what} + " rank " + std::to_string(rank); };
   if (e.data == nullptr)
-    return bad(c, "the buffer for what goes " + which + " is null and " + std::to_string(e.bytes) +
+    return bad(c, "the buffer for what goes " + which() + " is null and " + std::to_string(e.bytes) +
                       " bytes are wanted: pass device pointers");
   if (reinterpret_cast<std::uintptr_t>(e.data) % size_of(c.type) != 0)
-    return bad(c, "the buffer for what goes " + which + " is not aligned to its elements of " +
+    return bad(c, "the buffer for what goes " + which() + " is not aligned to its elements of " +
                       std::to_string(size_of(c.type)) + " bytes: align it");
   return {};
 }
