@@ -172,6 +172,34 @@ BOOST_AUTO_TEST_CASE(stop_ends_run_forever_and_only_that_run) {
   BOOST_TEST(loop.statistics().turns - turns < 20U);
 }
 
+struct hands_on : operation {
+  hands_on(engine& in, int hops) : operation{taken}, loop{in}, left{hops} {}
+  static void taken(operation& op) noexcept {
+    auto& self = static_cast<hands_on&>(op);
+    if (self.left-- > 0) self.loop.post(self);
+  }
+  engine& loop;
+  int left;
+};
+
+BOOST_AUTO_TEST_CASE(what_was_posted_before_a_stop_still_runs_and_what_that_posts) {
+  hands_on few{loop, 3};
+  loop.post(few);
+  loop.stop();
+  loop.run_forever();
+  BOOST_TEST(few.left == -1);
+}
+
+BOOST_AUTO_TEST_CASE(work_that_always_posts_more_does_not_hold_up_a_stop) {
+  hands_on many{loop, 1'000'000};
+  loop.post(many);
+  loop.stop();
+  loop.run_forever();
+  BOOST_TEST(many.left > 0);
+  many.left = 0;
+  loop.run(answer());  // the last of it is taken here
+}
+
 BOOST_AUTO_TEST_CASE(an_idle_engine_sleeps_until_its_deadline) {
   const auto sleeps = loop.statistics().sleeps;
   const time_point begun = steady_now();
