@@ -96,8 +96,9 @@ task<void> late_answers(carrier over) {
   BOOST_TEST(right == 1U);
 }
 
+constexpr std::size_t flood_bytes = 50'000;
 task<void> flood(peer_handle peer, std::uint64_t& sent) {
-  std::vector<std::byte> body(50'000);
+  std::vector<std::byte> body(flood_bytes);
   for (std::uint64_t i = 0;; ++i, ++sent) co_await peer.send(i, body);
 }
 
@@ -109,8 +110,8 @@ task<void> answers_pass_messages(carrier over) {
   scope work{here};
   std::uint64_t sent = 0;
   work.spawn(flood(p.far, sent));  // nobody receives these
-  co_await sleep_for(20ms);
-  const std::uint64_t stuck = sent;
+  const std::uint64_t stuck = short_options().byte_limit / (flood_bytes + endpoints::frame_overhead);
+  while (sent < stuck) co_await sleep_for(1ms);
   scope calls{here};
   calls.spawn(square(p.far, 1, 1));
   std::uint64_t right = 0;

@@ -113,12 +113,12 @@ task<void> slow_reader(carrier over) {
   const environment& here = co_await this_environment{};
   scope sender{here};
   sender.spawn(send_numbers(p.near, count, size, done));
-  co_await sleep_for(100ms);
-  const std::uint64_t stuck = done;
   // Exactly what the receiver allows, however much the sockets hold.
-  BOOST_TEST(stuck == short_options().byte_limit / (size + endpoints::frame_overhead));
-  error e = co_await error_of(with_timeout(10ms, p.near.send(5, std::string_view{"waits"})));
+  const std::uint64_t allowed = short_options().byte_limit / (size + endpoints::frame_overhead);
+  while (done < allowed) co_await sleep_for(1ms);
+  error e = co_await error_of(with_timeout(50ms, p.near.send(5, std::string_view{"waits"})));
   BOOST_TEST((e == errc::timed_out));
+  BOOST_TEST(done == allowed);
   BOOST_TEST(e.message().find("far") != std::string::npos, e.message());
   for (std::uint64_t i = 0; i < count; ++i) {
     peer_message m = co_await p.far.recv();
@@ -211,10 +211,12 @@ task<void> close_flushes(carrier over) {
   const environment& here = co_await this_environment{};
   scope work{here};
   for (int i = 0; i < 8; ++i) work.spawn(send_numbers(p.near, 1, 500'000, done));
-  co_await sleep_for(20ms);
-  BOOST_TEST(done == 2U);
+  while (done < 2) co_await sleep_for(1ms);
   bool closed = false;
   work.spawn(close_behind(p.near, closed));
+  co_await sleep_for(20ms);  // time for what must not happen: nobody has made room
+  BOOST_TEST(done == 2U);
+  BOOST_TEST(!closed);
   for (int i = 0; i < 8; ++i) {
     peer_message m = co_await p.far.recv();
     if (m.bytes().size() != 500'000) throw std::runtime_error{"a message was cut"};
