@@ -4,9 +4,11 @@
 //   comm.all_gather(mine, all, chorale::deadline{50ms})            → ticket that ends by then
 //   comm.all_gather(mine, all, chorale::deadline{50ms}, token)     → what the token's framework makes of it
 //
+//   comm.all_gather(mine, all, chorale::on(stream))                → gpu_ticket: GPU memory, in stream order
+//
 // The arguments are those of the description of the same name (description.hpp says what each collective does
-// with them), then, if wanted, a deadline, then, on communicators, a completion token (asio.hpp). A deadline
-// counts from the call. With a token the call may come from any thread.
+// with them), then, if wanted, a deadline, then, on communicators, a stream (gpu.hpp) or a completion token
+// (asio.hpp). A deadline counts from the call. With a token the call may come from any thread.
 #pragma once
 
 #include <chorale/api/description.hpp>
@@ -34,15 +36,31 @@ struct call_arguments {
     else
       return sizeof...(Args) - (foreign_token<at<sizeof...(Args) - 1>> ? 1 : 0);
   }
-  static consteval std::size_t count_before_deadline() {
-    constexpr std::size_t n = count_before_token();
-    if constexpr (n == 0)
-      return 0;
-    else
-      return n - (std::is_same_v<at<n - 1>, deadline> ? 1 : 0);
+  /// Deadline and stream, in any order.
+  static consteval std::size_t count_before_extras() {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      std::size_t n = sizeof...(I);
+      const bool extra[] = {(std::is_same_v<at<I>, deadline> || std::is_same_v<at<I>, on>)..., false};
+      while (n > 0 && extra[n - 1]) --n;
+      return n;
+    }(std::make_index_sequence<count_before_token()>{});
   }
+  /// Where the extra of this type is; the number of all arguments if there is none.
+  template <class Extra>
+  static consteval std::size_t index_of() {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      std::size_t found = sizeof...(Args);
+      static_cast<void>(
+          ((std::is_same_v<at<count_before_extras() + I>, Extra> ? (found = count_before_extras() + I, true)
+                                                                 : false) ||
+           ...));
+      return found;
+    }(std::make_index_sequence<count_before_token() - count_before_extras()>{});
+  }
+  template <class Extra>
+  static constexpr bool has = index_of<Extra>() != sizeof...(Args);
   static constexpr bool has_token = count_before_token() != sizeof...(Args);
-  static constexpr bool has_deadline = count_before_deadline() != count_before_token();
+  static constexpr bool has_device_memory = (device_buffer<Args> || ...);
 };
 
 template <class Describe, class All, std::size_t... I>
@@ -119,8 +137,8 @@ inline constexpr auto describe_barrier = [](auto&&... a)
 
 }  // namespace detail
 
-/// `Self` has `place(const described_call&, deadline)` and, if it takes tokens, `call_with(described_call,
-/// deadline, token)`.
+/// `Self` has `place(const described_call&, deadline)`; if it takes tokens, `call_with(described_call,
+/// deadline, token)`; if it has GPUs, `launch(const described_call&, on, deadline)`.
 template <class Self>
 class collective_calls {
  public:
@@ -200,6 +218,10 @@ class collective_calls {
  private:
   friend Self;
   collective_calls() = default;
+  template <class Caller>
+  static constexpr bool can_launch = requires(Caller& self, const described_call& what, on stream) {
+    self.launch(what, stream, deadline{});
+  };
 
   template <class Describe, class... Args>
   auto made(const Describe& describe, Args&&... args) {
@@ -207,16 +229,28 @@ class collective_calls {
     auto& self = static_cast<Self&>(*this);
     const std::tuple<Args&&...> all{std::forward<Args>(args)...};
     described_call described =
-        detail::describe_with(describe, all, std::make_index_sequence<arguments::count_before_deadline()>{});
+        detail::describe_with(describe, all, std::make_index_sequence<arguments::count_before_extras()>{});
     deadline limit;
-    if constexpr (arguments::has_deadline) limit = std::get<arguments::count_before_deadline()>(all);
-    if constexpr (arguments::has_token) {
-      limit = deadline{limit.from(steady_now())};  // counts from here, not from when the engine takes it
-      using token = std::tuple_element_t<sizeof...(Args) - 1, std::tuple<Args...>>;
-      return self.call_with(std::move(described), limit,
-                            std::forward<token>(std::get<sizeof...(Args) - 1>(all)));
+    if constexpr (arguments::template has<deadline>)
+      limit = std::get<arguments::template index_of<deadline>()>(all);
+    if constexpr (arguments::template has<on>) {
+      static_assert(!arguments::has_token,
+                    "with a stream, await what the call returns: it takes no completion token");
+      static_assert(can_launch<Self>,
+                    "operations on device memory are called on the communicator; lanes have none");
+      if constexpr (can_launch<Self>)
+        return self.launch(described, std::get<arguments::template index_of<on>()>(all), limit);
     } else {
-      return self.place(described, limit);
+      static_assert(!arguments::has_device_memory,
+                    "device memory needs a stream: put chorale::on(stream) behind the arguments");
+      if constexpr (arguments::has_token) {
+        limit = deadline{limit.from(steady_now())};  // counts from here, not from when the engine takes it
+        using token = std::tuple_element_t<sizeof...(Args) - 1, std::tuple<Args...>>;
+        return self.call_with(std::move(described), limit,
+                              std::forward<token>(std::get<sizeof...(Args) - 1>(all)));
+      } else {
+        return self.place(described, limit);
+      }
     }
   }
 };

@@ -149,25 +149,35 @@ task<void> communicator::use_gpu(int ordinal) {
   current_->inside->abort_with(current_->gpu.get());
 }
 
-gpu_ticket communicator::all_reduce(device_span in, device_span out, reduction op, on stream) {
-  gpu_call what;
-  what.inside = current_->inside.get();
-  what.gpu = child_ ? nullptr : current_->gpu.get();
-  what.in = in.data;
-  what.out = out.data;
-  what.count = in.count;
-  what.op = op;
-  what.stream = stream.stream;
+gpu_call communicator::on_gpu(on stream, deadline limit) const {
+  gpu_call made;
+  made.inside = current_->inside.get();
+  made.gpu = child_ ? nullptr : current_->gpu.get();
+  made.stream = stream.stream;
+  made.what.expires = limit.from(loop().now());
   if (forked())
-    what.refused = error{errc::forked};
-  else if (!what.gpu)
-    what.refused = error{errc::invalid_state,
-                         "all_reduce on device memory before use_gpu; co_await comm.use_gpu(ordinal) "
-                         "on every rank first, again after a reset"};
-  else if (in.count != out.count)
-    what.refused = error{errc::invalid_argument, "all_reduce: the input has " + std::to_string(in.count) +
-                                                     " elements and the output " + std::to_string(out.count)};
-  return gpu_ticket{std::move(what)};
+    made.refused = error{errc::forked};
+  else if (!made.gpu)
+    made.refused =
+        error{errc::invalid_state,
+              "an operation on device memory before use_gpu; co_await comm.use_gpu(ordinal) on every "
+              "rank first, again after a reset"};
+  return made;
+}
+
+gpu_ticket communicator::launch(const described_call& described, on stream, deadline limit) {
+  gpu_call made = on_gpu(stream, limit);
+  const time_point expires = made.what.expires;
+  made.what = described.what;
+  made.what.expires = expires;
+  return gpu_ticket{std::move(made)};
+}
+
+gpu_ticket communicator::launch_batch(std::span<const described_call> calls, on stream, deadline limit) {
+  gpu_call made = on_gpu(stream, limit);
+  made.batch.reserve(calls.size());
+  for (const described_call& each : calls) made.batch.push_back(each.what);
+  return gpu_ticket{std::move(made)};
 }
 
 task<void> communicator::reset() {

@@ -71,7 +71,6 @@ class communicator : public collective_calls<communicator> {
   /// "shm", "tcp", or "self": how bytes reach a rank.
   [[nodiscard]] std::string_view transport_to(rank_t peer) const noexcept;
 
-  using collective_calls::all_reduce;
   /// Any described call takes its place in the order of the communicator's own lane now.
   ticket place(const described_call& described, deadline limit = {}) { return lane_.place(described, limit); }
 
@@ -83,11 +82,19 @@ class communicator : public collective_calls<communicator> {
     return lane_.batch(calls...);
   }
   [[nodiscard]] task<void> batch(std::span<const described_call> calls) { return lane_.batch(calls); }
+  /// Sends and receives of device memory with a stream behind them: one operation on it.
+  template <class... Args>
+    requires detail::call_arguments<Args...>::template
+  has<on> [[nodiscard]] gpu_ticket batch(const Args&... calls_and_stream) {
+    return detail::batch_and_last(
+        [this](const auto& calls, const on& stream) { return launch_batch(calls, stream); },
+        calls_and_stream...);
+  }
   /// With a completion token behind the calls, from any thread.
   template <class... Args>
     requires detail::call_arguments<Args...>::has_token
   auto batch(Args&&... calls_and_token) {
-    return detail::batch_and_token(
+    return detail::batch_and_last(
         [this](auto calls, auto&& token) {
           return detail::call_with_token(
               loop(),
@@ -116,11 +123,11 @@ class communicator : public collective_calls<communicator> {
   /// errc::unsupported where there is no driver, no peer access, or another rank's host or GPU stands in the
   /// way.
   [[nodiscard]] task<void> use_gpu(int ordinal);
-  /// The f32 sum on device memory, bitwise the same on every rank; in place, or input and output apart.
-  gpu_ticket all_reduce(device_span inout, reduction op, on stream) {
-    return all_reduce(inout, inout, op, stream);
-  }
-  gpu_ticket all_reduce(device_span in, device_span out, reduction op, on stream);
+  /// Any described call on device memory, to be enqueued on `stream`: see gpu.hpp.
+  [[nodiscard]] gpu_ticket launch(const described_call& described, on stream, deadline limit = {});
+  /// Sends and receives as one operation, at most one per peer and direction.
+  [[nodiscard]] gpu_ticket launch_batch(std::span<const described_call> calls, on stream,
+                                        deadline limit = {});
 
   /// After a failure: the survivors go on as a new epoch with new ranks. Every survivor calls it; operations
   /// of the old epoch end with it. Throws errc::excluded when the others went on without this rank,
@@ -139,6 +146,7 @@ class communicator : public collective_calls<communicator> {
         std::forward<Token>(token));
   }
   [[nodiscard]] engine& loop() const noexcept;
+  [[nodiscard]] gpu_call on_gpu(on stream, deadline limit) const;
   struct split_wishes;
   [[nodiscard]] static task<std::optional<communicator>> finish_split(std::shared_ptr<epoch> shared,
                                                                       group& parent, std::uint64_t id,

@@ -6,15 +6,16 @@
 // C++ leaves open in which order the arguments of a function are evaluated, and compilers differ; a
 // description takes no ticket, so it does not matter.
 //
-// Buffers are contiguous ranges of elements (element.hpp): spans, or containers that stay. They are the
-// caller's and stay untouched until the operation has ended, well or badly; then nothing reads or writes
-// them. Ranks make the same call with the same type, counts, operation and root, or all end with
-// errc::mismatch. In place means the memory that each collective names; any other overlap, a wrong length, a
-// null or misaligned buffer is errc::invalid_argument, before the call takes its place. Counts may be zero,
-// also for single ranks. A buffer that a rank does not need (the output of a gather elsewhere than at the
-// root) may be empty.
+// Buffers are contiguous ranges of elements (element.hpp): spans, or containers that stay; or device_span for
+// GPU memory, whose calls take a stream (gpu.hpp). They are the caller's and stay untouched until the
+// operation has ended, well or badly; then nothing reads or writes them. Ranks make the same call with the
+// same type, counts, operation and root, or all end with errc::mismatch. In place means the memory that each
+// collective names; any other overlap, a wrong length, a null or misaligned buffer is errc::invalid_argument,
+// before the call takes its place. Counts may be zero, also for single ranks. A buffer that a rank does not
+// need (the output of a gather elsewhere than at the root) may be empty.
 #pragma once
 
+#include <chorale/api/device_span.hpp>
 #include <chorale/api/reduce_operation.hpp>
 #include <chorale/collective/call.hpp>
 #include <chorale/kernels/element.hpp>
@@ -28,18 +29,27 @@
 
 namespace chorale {
 
-/// Memory to read: a contiguous range of elements that outlives the expression that names it.
+/// A contiguous range of elements that outlives the expression that names it.
 template <class Range>
-concept buffer = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
-                 std::ranges::borrowed_range<Range> && element<std::ranges::range_value_t<Range>>;
+concept host_buffer = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
+                      std::ranges::borrowed_range<Range> && element<std::ranges::range_value_t<Range>>;
+/// Memory to read: the host's, or a GPU's (device_span).
+template <class Range>
+concept buffer = host_buffer<Range> || device_buffer<Range>;
+
+namespace detail {
+template <buffer Range>
+using item_of =
+    std::remove_pointer_t<decltype(std::ranges::data(std::declval<std::remove_reference_t<Range>&>()))>;
+}  // namespace detail
+
 /// Memory to write.
 template <class Range>
-concept writable_buffer =
-    buffer<Range> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
-/// An output for an input of the same type.
+concept writable_buffer = buffer<Range> && !std::is_const_v<detail::item_of<Range>>;
+/// An output for an input of the same type, in memory of the same kind.
 template <class Out, class In>
-concept output_for =
-    writable_buffer<Out> && std::same_as<std::ranges::range_value_t<Out>, std::ranges::range_value_t<In>>;
+concept output_for = writable_buffer<Out> && device_buffer<Out> == device_buffer<In> &&
+                     std::same_as<detail::item_of<Out>, std::remove_const_t<detail::item_of<In>>>;
 
 /// Elements of each rank, in rank order. All ranks pass the same vector.
 using rank_counts = std::span<const std::uint64_t>;
@@ -52,13 +62,15 @@ namespace detail {
 
 template <class Range>
 void read_from(call& what, Range&& in) noexcept {
-  what.type = dtype_of<std::remove_cv_t<std::ranges::range_value_t<Range>>>;
+  what.on_device = device_buffer<Range>;
+  what.type = dtype_of<std::remove_const_t<item_of<Range>>>;
   what.in = reinterpret_cast<const std::byte*>(std::ranges::data(in));
   what.in_count = std::ranges::size(in);
 }
 template <class Range>
 void write_to(call& what, Range&& out) noexcept {
-  what.type = dtype_of<std::ranges::range_value_t<Range>>;
+  what.on_device = device_buffer<Range>;
+  what.type = dtype_of<item_of<Range>>;
   what.out = reinterpret_cast<std::byte*>(std::ranges::data(out));
   what.out_count = std::ranges::size(out);
 }

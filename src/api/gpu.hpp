@@ -4,6 +4,10 @@
 //
 //   chorale::device_span gradient{memory, n};
 //   co_await comm.all_reduce(gradient, chorale::sum, chorale::on(stream));
+//   co_await comm.all_gather(mine, all, chorale::on(stream), chorale::deadline{50ms});
+//   co_await comm.barrier(chorale::on(stream));
+//   co_await comm.batch(chorale::send(a, next), chorale::recv(b, last), chorale::on(stream));  // one
+//   operation
 //
 //   auto op = comm.all_reduce(gradient, chorale::sum, chorale::on(stream)).start();  // enqueued
 //   backward<<<..., compute>>>();
@@ -11,33 +15,20 @@
 //
 //   chorale::error bad = comm.all_reduce(gradient, chorale::sum, chorale::on(stream)).enqueue();  // as NCCL
 //
-// The operation runs on the caller's stream, after what was enqueued there before; the await ends when the
-// GPU has finished. Inside a stream capture the operation becomes part of the graph: start it and do not
-// await it, await the stream that runs the graph. When a rank dies or disagrees the kernel ends, the output
-// is filled with NaN, and the await gives the cause; later operations of the epoch end at once. No CUDA
-// header is needed here.
+// All collectives of description.hpp except the scans, with all element types and operations except functions
+// of the user's; messages of a pair meet in the order of the calls. The operation runs on the caller's
+// stream, after what was enqueued there before; the await ends when the GPU has finished. Inside a stream
+// capture the operation becomes part of the graph: start it and do not await it, await the stream that runs
+// the graph. When a rank dies or disagrees the kernel ends, the output is filled with NaN (integers with ones
+// in all bits), and the await gives the cause; later operations of the epoch end at once. A deadline counts
+// from the call and is looked after while the operation is awaited. No CUDA header is needed here.
 #pragma once
 
-#include <chorale/async/suspension.hpp>
 #include <chorale/collective/gpu_launch.hpp>
-#include <chorale/kernels/dtype.hpp>
 
-#include <cstddef>
+#include <utility>
 
 namespace chorale {
-
-/// Memory of this process's GPU (cudaMalloc or anything the GPU addresses), 4-byte aligned. The caller's
-/// until the operation has ended.
-struct device_span {
-  float* data = nullptr;
-  std::size_t count = 0;
-};
-
-/// A CUDA stream (cudaStream_t or CUstream); null is the legacy default stream.
-struct on {
-  explicit on(void* cuda_stream = nullptr) noexcept : stream{cuda_stream} {}
-  void* stream;
-};
 
 class gpu_started;
 

@@ -54,7 +54,7 @@ class hosted_lane : public collective_calls<hosted_lane> {
   template <class... Args>
     requires detail::call_arguments<Args...>::has_token
   auto batch(Args&&... calls_and_token) const {
-    return detail::batch_and_token(
+    return detail::batch_and_last(
         [this](auto calls, auto&& token) {
           return detail::call_with_token(
               lane_.loop(),

@@ -113,6 +113,19 @@ result<void> validate_overlap(const call& c, const buffer_shape& s, rank_t rank,
              "they are apart");
 }
 
+result<void> validate_arguments(const call& c, rank_t rank, rank_t ranks) {
+  if (c.kind == collective_kind::barrier) return {};
+  if (auto ok = validate_ranks(c, rank, ranks); !ok) return ok;
+  if (auto ok = validate_counts(c, ranks); !ok) return ok;
+  if (auto ok = validate_reduction(c); !ok) return ok;
+  const buffer_shape s = shape_of(c, rank, ranks);
+  if (s.reads)
+    if (auto ok = validate_buffer(c, {"input", c.in, c.in_count, s.in}); !ok) return ok;
+  if (s.writes)
+    if (auto ok = validate_buffer(c, {"output", c.out, c.out_count, s.out}); !ok) return ok;
+  return validate_overlap(c, s, rank, ranks);
+}
+
 }  // namespace
 
 std::string_view name_of(collective_kind kind) noexcept {
@@ -279,16 +292,17 @@ std::string describe(const signature& s) {
 }
 
 result<void> validate(const call& c, rank_t rank, rank_t ranks) {
-  if (c.kind == collective_kind::barrier) return {};
-  if (auto ok = validate_ranks(c, rank, ranks); !ok) return ok;
-  if (auto ok = validate_counts(c, ranks); !ok) return ok;
-  if (auto ok = validate_reduction(c); !ok) return ok;
-  const buffer_shape s = shape_of(c, rank, ranks);
-  if (s.reads)
-    if (auto ok = validate_buffer(c, {"input", c.in, c.in_count, s.in}); !ok) return ok;
-  if (s.writes)
-    if (auto ok = validate_buffer(c, {"output", c.out, c.out_count, s.out}); !ok) return ok;
-  return validate_overlap(c, s, rank, ranks);
+  if (c.on_device)
+    return bad(
+        c,
+        "the buffers are a GPU's; call it on a communicator with chorale::on(stream) behind the arguments");
+  return validate_arguments(c, rank, ranks);
+}
+
+result<void> validate_on_stream(const call& c, rank_t rank, rank_t ranks) {
+  if (!c.on_device && c.kind != collective_kind::barrier)
+    return bad(c, "a stream was given for buffers of the host; leave it out, or pass chorale::device_span");
+  return validate_arguments(c, rank, ranks);
 }
 
 }  // namespace chorale

@@ -66,6 +66,7 @@ struct call {
   std::uint64_t out_count = 0;  ///< as `in_count`
   rank_t peer = no_rank;        ///< message: the other side
   bool sending = false;         ///< message: which side this is
+  bool on_device = false;       ///< the buffers are a GPU's: the call goes to a stream
   time_point expires = never;
   std::shared_ptr<const count_table> counts;
   std::shared_ptr<const prepared_call> prepared;  ///< of a persistent plan
@@ -104,6 +105,8 @@ struct buffer_shape {
 
 /// Checks what can be checked without a peer: null pointers, lengths, overlap, alignment, sizes, roots.
 [[nodiscard]] result<void> validate(const call& c, rank_t rank, rank_t ranks);
+/// The same for calls that go to a stream, whose buffers must be a GPU's.
+[[nodiscard]] result<void> validate_on_stream(const call& c, rank_t rank, rank_t ranks);
 
 /// Tickets of messages live in a number space of their own, per lane, peer and direction.
 inline constexpr std::uint64_t message_ticket = std::uint64_t{1} << 63;

@@ -1,4 +1,5 @@
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/device_call.hpp>
 #include <chorale/collective/gpu_launch.hpp>
 #include <chorale/collective/gpu_side.hpp>
 
@@ -6,26 +7,6 @@
 
 namespace chorale {
 namespace {
-
-// Device groups lie below the collectives and number their calls alike: signatures and errors of both agree.
-constexpr bool alike(cuda::exchange_kind below, collective_kind here) {
-  return static_cast<int>(below) == static_cast<int>(here);
-}
-static_assert(alike(cuda::exchange_kind::all_reduce, collective_kind::all_reduce) &&
-              alike(cuda::exchange_kind::messages, collective_kind::message) &&
-              alike(cuda::exchange_kind::barrier, collective_kind::barrier) &&
-              alike(cuda::exchange_kind::reduce, collective_kind::reduce) &&
-              alike(cuda::exchange_kind::broadcast, collective_kind::broadcast) &&
-              alike(cuda::exchange_kind::all_gather, collective_kind::all_gather) &&
-              alike(cuda::exchange_kind::reduce_scatter, collective_kind::reduce_scatter) &&
-              alike(cuda::exchange_kind::all_to_all, collective_kind::all_to_all) &&
-              alike(cuda::exchange_kind::gather, collective_kind::gather) &&
-              alike(cuda::exchange_kind::scatter, collective_kind::scatter) &&
-              alike(cuda::exchange_kind::all_gather_v, collective_kind::all_gather_v) &&
-              alike(cuda::exchange_kind::reduce_scatter_v, collective_kind::reduce_scatter_v) &&
-              alike(cuda::exchange_kind::all_to_all_v, collective_kind::all_to_all_v) &&
-              alike(cuda::exchange_kind::gather_v, collective_kind::gather_v) &&
-              alike(cuda::exchange_kind::scatter_v, collective_kind::scatter_v));
 
 cuda::completion completion_of(const gpu_launch& l) noexcept { return {l.sequence, l.flag, l.device_flag}; }
 
@@ -39,6 +20,7 @@ gpu_launch launch(gpu_call what) {
   gpu_launch made;
   made.inside = what.inside;
   made.gpu = what.gpu;
+  made.expires = what.what.expires;
   if (what.refused) {
     made.refused = std::move(what.refused);
     return made;
@@ -47,14 +29,12 @@ gpu_launch launch(gpu_call what) {
     made.refused = error{errc::revoked, cause.message(), cause.culprit()};
     return made;
   }
-  if (what.op != reduction::sum) {
-    made.refused = error{errc::unsupported, "no " + std::string{name_of(what.op)} +
-                                                " on device memory in this version; f32 sum is there"};
-    return made;
-  }
-  auto launched =
-      what.gpu->group().all_reduce(what.in, what.out, what.count, static_cast<cuda::stream>(what.stream),
-                                   what.awaited ? cuda::notify::host : cuda::notify::nobody);
+  cuda::device_group& group = what.gpu->group();
+  const result<cuda::exchange_call> described = what.batch.empty()
+                                                    ? device_exchange(what.what, group.place())
+                                                    : device_messages(what.batch, group.place());
+  auto launched = group.exchange(described, static_cast<cuda::stream>(what.stream),
+                                 what.awaited ? cuda::notify::host : cuda::notify::nobody);
   if (!launched) {
     made.refused = std::move(launched).error();
     return made;
@@ -84,6 +64,7 @@ bool gpu_awaiter::wait(std::coroutine_handle<> waiting, const environment* env) 
   node->launch = completion_of(launched_);
   node->ended = [](gpu_side::waiting& w) noexcept { static_cast<link&>(w).self->finish(); };
   launched_.gpu->wait(*node);
+  if (launched_.expires != never) launched_.inside->loop().arm(expiry_, launched_.expires);
   return true;
 }
 
@@ -92,7 +73,12 @@ void gpu_awaiter::on_stop(suspension& base) noexcept {
   self.launched_.inside->revoke_gpu(self.stop_reason());
 }
 
+void gpu_awaiter::expiry::fire(operation& op) noexcept {
+  static_cast<expiry&>(op).self.launched_.inside->revoke_gpu(errc::timed_out);
+}
+
 void gpu_awaiter::await_resume() {
+  if (launched_.inside) launched_.inside->loop().disarm(expiry_);
   if (launched_.refused) throw failure{std::move(launched_.refused)};
   if (launched_.sequence == 0)
     throw failure{

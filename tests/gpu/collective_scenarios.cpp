@@ -1,5 +1,5 @@
 // Every collective on GPUs: types, operations, sizes with odd ends, places; back to back; in graphs.
-#include "../kernels/collective_cases.hpp"
+#include "device_arena.hpp"
 #include "ranks_group.hpp"
 
 #include <cmath>
@@ -13,30 +13,6 @@ using cuda::exchange_kind;
 using kernels_test::arena_plan;
 using kernels_test::collective_case;
 using kernels_test::placement;
-
-/// Device memory for arenas.
-class device_arena {
- public:
-  explicit device_arena(std::uint64_t size) : floats_{size / sizeof(float) + 64} {}
-  [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(floats_.data()); }
-  void write(const kernels_test::bytes& from, const work_stream& on) const {
-    require(driver().copy_to_device_async(reinterpret_cast<cuda::device_pointer>(data()), from.data(),
-                                          from.size(), on.get()),
-            "cuMemcpyHtoDAsync");
-    on.synchronize();
-  }
-  [[nodiscard]] kernels_test::bytes read(std::uint64_t size, const work_stream& on) const {
-    kernels_test::bytes got(size);
-    require(driver().copy_to_host_async(got.data(), reinterpret_cast<cuda::device_pointer>(data()), size,
-                                        on.get()),
-            "cuMemcpyDtoHAsync");
-    on.synchronize();
-    return got;
-  }
-
- private:
-  device_floats floats_;
-};
 
 /// One case on this rank: its arena on the device, what all arenas held, and the comparison afterwards.
 class case_on_device {
@@ -55,16 +31,8 @@ class case_on_device {
   void expect(verdicts& v, const work_stream& on) const {
     const kernels_test::bytes expected = what_.expected(rank_, size_, before_);
     const kernels_test::bytes got = arena_.read(expected.size(), on);
-    if (std::memcmp(got.data(), expected.data(), expected.size()) == 0) return;
-    const auto at =
-        static_cast<std::size_t>(std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin());
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) wrong += got[i] == expected[i] ? 0 : 1;
-    v.expect(false, what_.name() + ": " + std::to_string(wrong) + " bytes are wrong, the first at " +
-                        std::to_string(static_cast<std::int64_t>(at) -
-                                       static_cast<std::int64_t>(what_.plan(rank_, size_).out_at)) +
-                        " of the output: " + std::to_string(static_cast<int>(got[at])) + " instead of " +
-                        std::to_string(static_cast<int>(expected[at])));
+    const std::string wrong = difference(what_, rank_, size_, expected, got);
+    if (!wrong.empty()) v.expect(false, wrong);
   }
 
  private:

@@ -63,6 +63,10 @@ struct collective_case {
            kind == k::reduce_scatter_v;
   }
 
+  /// Messages lie apart, each from a line on.
+  static std::uint64_t padded(std::uint64_t length) { return (length + 127) / 128 * 128; }
+  /// premul_sum: a factor per rank, as an element.
+  [[nodiscard]] std::uint64_t scalar(rank_t rank) const { return element_of(0.75 + 0.5 * rank, rank + 2u); }
   /// Elements of a rank's share.
   [[nodiscard]] std::uint64_t share(rank_t r) const {
     if (kind < k::all_gather_v) return count;
@@ -299,10 +303,6 @@ struct collective_case {
   }
 
  private:
-  static std::uint64_t padded(std::uint64_t length) { return (length + 127) / 128 * 128; }
-
-  /// premul_sum: a factor per rank, as an element.
-  [[nodiscard]] std::uint64_t scalar(rank_t rank) const { return element_of(0.75 + 0.5 * rank, rank + 2u); }
   [[nodiscard]] std::uint64_t element_of(double value, std::uint64_t integer) const {
     const auto narrow = static_cast<float>(value);
     switch (type) {
