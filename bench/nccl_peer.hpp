@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace chorale::bench {
@@ -28,8 +29,10 @@ class nccl_peer {
 
   /// NCCL's own choice of channels, and the same with 32 asked for.
   enum class channels { automatic, many };
-  /// Enqueues the f32 sum on a CUDA stream.
-  void all_reduce(channels which, const float* in, float* out, std::size_t count, void* stream) const;
+  /// Enqueues on a CUDA stream what `calls` are: one collective, or the sends and receives of a group. Throws
+  /// errc::unsupported for types, operations and collectives that NCCL does not have.
+  void enqueue(channels which, std::span<const described_call> calls, rank_t rank, rank_t ranks,
+               void* stream) const;
   [[nodiscard]] std::string name() const;
 
  private:
@@ -50,12 +53,27 @@ class nccl_peer {
   void require(int code, const char* call) const;
 
   void* library_ = nullptr;
+  // Arguments: buffers, count, then type, operation, root where there are any, communicator, stream.
+  using copying = int (*)(const void*, void*, std::size_t, int, void*, void*);
+  using reducing = int (*)(const void*, void*, std::size_t, int, int, void*, void*);
+  using rooted_copying = reducing;
+  using rooted_reducing = int (*)(const void*, void*, std::size_t, int, int, int, void*, void*);
+  void group(const call& c, rank_t rank, rank_t ranks, void* comm, void* stream) const;
+
   int (*get_version_)(int*) = nullptr;
   int (*get_unique_id_)(unique_id*) = nullptr;
   int (*init_)(void**, int, unique_id, int, configuration*) = nullptr;
-  int (*all_reduce_)(const void*, void*, std::size_t, int, int, void*, void*) = nullptr;
   int (*destroy_)(void*) = nullptr;
   const char* (*error_string_)(int) = nullptr;
+  reducing all_reduce_ = nullptr;
+  rooted_reducing reduce_ = nullptr;
+  rooted_copying broadcast_ = nullptr;
+  copying all_gather_ = nullptr;
+  reducing reduce_scatter_ = nullptr;
+  int (*send_)(const void*, std::size_t, int, int, void*, void*) = nullptr;
+  int (*recv_)(void*, std::size_t, int, int, void*, void*) = nullptr;
+  int (*group_start_)() = nullptr;
+  int (*group_end_)() = nullptr;
   void* default_comm_ = nullptr;
   void* many_comm_ = nullptr;
 };

@@ -1,5 +1,5 @@
 #include "../bench/collectives.hpp"
-#include "../bench/device_all_reduce.hpp"
+#include "../bench/device_bench.hpp"
 #include "../bench/host_bench.hpp"
 #include "../bench/runtime.hpp"
 #include "../bench/serve.hpp"
@@ -102,12 +102,12 @@ int compare(const given_options& given) {
 
 int measure_on_gpu(const given_options& given) {
   engine loop;
-  bench::device_all_reduce_options on_gpu;
+  bench::device_bench_options on_gpu;
   on_gpu.common = given.work;
   on_gpu.graph = given.graph;
   on_gpu.versus_nccl = !given.versus.empty();
   on_gpu.repeats = given.repeats;
-  return loop.run(bench::bench_device_all_reduce(on_gpu));
+  return loop.run(bench::bench_on_device(*given.what, on_gpu));
 }
 
 int run(given_options given, int argc, char** argv) {
@@ -192,8 +192,12 @@ void add_choices(CLI::App& command, given_options& given) {
   command.add_option("--algo", given.work.algorithm, "Force an algorithm: auto, " + algorithms)->check(fits);
 }
 
+bool is_scan(const bench::benched_collective& what) noexcept {
+  return what.kind == collective_kind::scan || what.kind == collective_kind::exscan;
+}
+
 void add_peers(CLI::App& command, given_options& given) {
-  const bool on_gpus = given.what->kind == collective_kind::all_reduce;
+  const bool on_gpus = !is_scan(*given.what);
   std::vector<std::string> peers{"openmpi", "gloo"};
   if (on_gpus) peers.emplace_back("nccl");
   command
@@ -219,6 +223,8 @@ void check_peers(const given_options& given) {
   const bool others = nccl ? given.versus.size() > 1 : !given.versus.empty();
   if (given.device == "host" && (given.graph || nccl))
     throw CLI::ValidationError{"--graph/--vs nccl", "only with --device cuda"};
+  if (given.device == "cuda" && !given.work.algorithm.empty())
+    throw CLI::ValidationError{"--algo", "only for host memory; on GPUs sizes decide"};
   if (given.device == "cuda" && others) throw CLI::ValidationError{"--vs", "on GPUs the peer is nccl"};
   if (others && (given.work.type != dtype::f32 || given.work.op != reduction::sum || given.work.root != 0))
     throw CLI::ValidationError{"--vs", "peers are compared in sums of f32, with root 0"};
@@ -237,10 +243,7 @@ void settle(given_options& given) {
                 : given.format == "markdown" ? bench::report_format::markdown
                                              : bench::report_format::table;
   check_peers(given);
-  if (given.device == "cuda" && (work.type != dtype::f32 || work.op != reduction::sum))
-    throw CLI::ValidationError{"--device cuda", "sums of f32 are what runs on GPUs in this version"};
-  const bool scans = given.what->kind == collective_kind::scan || given.what->kind == collective_kind::exscan;
-  if (scans && work.op == reduction::avg)
+  if (is_scan(*given.what) && work.op == reduction::avg)
     throw CLI::ValidationError{"--op avg", "an average over a growing number of ranks is not defined"};
   if (work.begin < size_of(work.type) || work.end < work.begin)
     throw CLI::ValidationError{"-b/-e", "sizes run from one element (" + std::to_string(size_of(work.type)) +
