@@ -255,7 +255,9 @@ struct chunk_fold {
 template <class Fold, class M>
 CHORALE_HOST_DEVICE void fold_chunk(M& m, const exchange_args& args, const Fold& fold, const cta_role& role,
                                     std::byte* out, std::uint32_t bytes) {
-  constexpr std::uint32_t ahead = sizeof(typename Fold::code) >= 4 ? 4 : sizeof(typename Fold::code);
+  // A known number of ranks needs no registers for choices: small elements then look as far ahead as others.
+  constexpr std::uint32_t ahead =
+      M::ranks != 0 || sizeof(typename Fold::code) >= 4 ? 4 : sizeof(typename Fold::code);
   const group_view& group = args.group;
   const std::byte* const* sources = m.shared().sources[role.half];
   const std::uint32_t threads = role.threads;

@@ -14,6 +14,16 @@ constexpr std::array<kernel_entry, kernel_count> entries{{
     {"sum_f32", "chorale_f32_sum_lines_2_2", false, 544, true},
     {"sum_f32", "chorale_f32_sum_lines_2_4", false, 544, true},
     {"sum_f32", "chorale_f32_sum_ring_2", true, 576, true},
+    {"sum_bf16", "chorale_bf16_sum_packets_2", false, 576, true},
+    {"sum_bf16", "chorale_bf16_sum_lines_2_1", false, 544, true},
+    {"sum_bf16", "chorale_bf16_sum_lines_2_2", false, 544, true},
+    {"sum_bf16", "chorale_bf16_sum_lines_2_4", false, 544, true},
+    {"sum_bf16", "chorale_bf16_sum_ring_2", true, 576, true},
+    {"sum_f16", "chorale_f16_sum_packets_2", false, 576, true},
+    {"sum_f16", "chorale_f16_sum_lines_2_1", false, 544, true},
+    {"sum_f16", "chorale_f16_sum_lines_2_2", false, 544, true},
+    {"sum_f16", "chorale_f16_sum_lines_2_4", false, 544, true},
+    {"sum_f16", "chorale_f16_sum_ring_2", true, 576, true},
     {"copy", "chorale_copy_packets_2", false, 576, true},
     {"copy", "chorale_copy_packets_n", false},
     {"copy", "chorale_copy_lines_1", false},
@@ -91,18 +101,30 @@ constexpr std::size_t fold_kernels_of(dtype type) noexcept {
   return number_of("chorale_f32_packets");
 }
 
-std::size_t sum_of_f32(const kernels::exchange_plan& plan) noexcept {
+/// The first of the kernels that only sum this type between two ranks; kernel_count if there are none.
+constexpr std::size_t sum_kernels_of(dtype type) noexcept {
+  switch (type) {
+    case dtype::f32:
+      return number_of("chorale_f32_sum_packets_2");
+    case dtype::bf16:
+      return number_of("chorale_bf16_sum_packets_2");
+    case dtype::f16:
+      return number_of("chorale_f16_sum_packets_2");
+    default:
+      return kernel_count;
+  }
+}
+
+std::size_t sum_by(const kernels::exchange_plan& plan, std::size_t first) noexcept {
   switch (plan.way) {
     case algorithm::packets:
-      return number_of("chorale_f32_sum_packets_2");
+      return first;
     case algorithm::lines:
-      return plan.lines_ahead == 4   ? number_of("chorale_f32_sum_lines_2_4")
-             : plan.lines_ahead == 2 ? number_of("chorale_f32_sum_lines_2_2")
-                                     : number_of("chorale_f32_sum_lines_2_1");
+      return plan.lines_ahead == 4 ? first + 3 : plan.lines_ahead == 2 ? first + 2 : first + 1;
     case algorithm::ring:
       break;
   }
-  return number_of("chorale_f32_sum_ring_2");
+  return first + 4;
 }
 
 }  // namespace
@@ -121,7 +143,8 @@ std::size_t kernel_for(const kernel_choice& c) noexcept {
     }
     return number_of("chorale_copy_ring");
   }
-  if (c.type == dtype::f32 && c.op == reduction::sum && c.ranks == 2) return sum_of_f32(c.plan);
+  if (c.op == reduction::sum && c.ranks == 2)
+    if (const std::size_t first = sum_kernels_of(c.type); first != kernel_count) return sum_by(c.plan, first);
   const std::size_t first = fold_kernels_of(c.type);
   if (c.plan.way == algorithm::packets) return first;
   if (c.plan.way == algorithm::ring) return first + 1;

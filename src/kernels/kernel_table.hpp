@@ -20,7 +20,7 @@ struct kernel_entry {
 
 /// All of them; a kernel's number is its place here.
 [[nodiscard]] std::span<const kernel_entry> all_kernels() noexcept;
-inline constexpr std::size_t kernel_count = 44;
+inline constexpr std::size_t kernel_count = 54;
 
 /// For a plan that is the same on all edges.
 struct kernel_choice {
