@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::size_t poll_budget = 64;
 constexpr int spins_per_kernel_look = 64;
+/// Longer than it takes to wake a sleeping peer in a virtual machine: with less, two ranks that have once
+/// slept wake each other for ever.
+constexpr duration default_spin = std::chrono::microseconds{100};
 
 constinit thread_local engine* current_engine = nullptr;
 
@@ -66,7 +69,7 @@ int usable_cpus() noexcept {
 }
 
 duration derived_spin_budget(int spinning_threads) noexcept {
-  return spinning_threads > usable_cpus() ? duration::zero() : std::chrono::microseconds{50};
+  return spinning_threads > usable_cpus() ? duration::zero() : default_spin;
 }
 
 engine::engine(engine_options options)
@@ -203,6 +206,8 @@ bool engine::idle_spin() {
     }
     if (io_->outstanding() != 0 && io_->reap(ready_) != 0) return true;
     if (expire_timers() != 0) return true;
+    // Whom we wait for may be queued behind us on this very CPU, on a host that others use too.
+    sched_yield();
   } while (now() < until);
   return false;
 }
