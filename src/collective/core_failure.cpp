@@ -1,6 +1,7 @@
 // What fails the whole epoch, who has left, and what only time tells.
 #include <chorale/collective/core.hpp>
 #include <chorale/collective/gpu_side.hpp>
+#include <chorale/transport/asymmetric_fence.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -204,6 +205,9 @@ std::size_t core::poll(std::size_t budget) noexcept {
 poller::arming core::arm() noexcept {
   if (cause_pending() || departures_pending_.load(std::memory_order_acquire)) return arming::busy;
   if (running_ != 0 && !patience_.armed()) loop_.arm(patience_, loop_.now() + patience_step);
+  bool fence = false;
+  for (auto& link : pairs_) fence = (link && link->announce_sleep()) || fence;
+  if (fence) heavy_fence();
   for (auto& link : pairs_)
     if (link && !link->arm()) return arming::busy;
   return arming::armed;

@@ -1,5 +1,6 @@
 #include <chorale/transport/pair.hpp>
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -8,6 +9,8 @@ namespace chorale {
 namespace {
 
 constexpr std::size_t initial_buckets = 64;
+constexpr std::size_t most_spare_arrivals = 128;
+constexpr std::uint64_t shortest_payload = 256;
 
 std::uint64_t budget_of(std::uint64_t payload) noexcept { return sizeof(frame_header) + padded(payload); }
 
@@ -25,6 +28,7 @@ pair::pair(rank_t peer, std::unique_ptr<wire> carrier, arrival_judge& judge)
 pair::~pair() {
   for (auto*& bucket : early_)
     while (bucket) delete std::exchange(bucket, bucket->chain);
+  while (spare_) delete std::exchange(spare_, spare_->chain);
   while (notices_) notices_ = std::move(notices_->next);
 }
 
@@ -349,25 +353,43 @@ void pair::keep_early(const frame_header& header, const std::byte* payload, std:
       }
     early_.swap(larger);
   }
-  auto kept = std::make_unique<early_arrival>();
+  early_arrival* kept = spare_;
+  if (kept) {
+    spare_ = kept->chain;
+    --spare_count_;
+  } else {
+    kept = new early_arrival;
+  }
   kept->header = header;
   kept->budget = budget;
   if (payload && header.size != 0) {
-    kept->payload = std::make_unique<std::byte[]>(header.size);
+    if (kept->capacity < header.size) {
+      kept->capacity = std::max(header.size, shortest_payload);
+      kept->payload = std::make_unique_for_overwrite<std::byte[]>(kept->capacity);
+    }
     std::memcpy(kept->payload.get(), payload, header.size);
   }
   auto& bucket = early_[bucket_of(header.lane, header.ticket, early_.size())];
-  kept->chain = bucket;
-  bucket = kept.release();
+  kept->chain = std::exchange(bucket, kept);
   ++early_count_;
 }
 
-std::unique_ptr<pair::early_arrival> pair::take_early(const message_key& key, frame_kind kind) noexcept {
-  if (early_count_ == 0) return nullptr;
+void pair::recycle(early_arrival* used) noexcept {
+  if (spare_count_ == most_spare_arrivals) {
+    delete used;
+    return;
+  }
+  used->chain = std::exchange(spare_, used);
+  ++spare_count_;
+}
+
+pair::taken_arrival pair::take_early(const message_key& key, frame_kind kind) noexcept {
+  taken_arrival found{nullptr, {this}};
+  if (early_count_ == 0) return found;
   early_arrival** link = &early_[bucket_of(key.lane, key.ticket, early_.size())];
   while (*link && !((*link)->header.kind == kind && (*link)->header.key() == key)) link = &(*link)->chain;
-  if (!*link) return nullptr;
-  std::unique_ptr<early_arrival> found{*link};
+  if (!*link) return found;
+  found.reset(*link);
   *link = found->chain;
   --early_count_;
   return found;
@@ -396,7 +418,7 @@ std::uint64_t pair::forget_early(std::size_t bucket, Match match) noexcept {
       link = &(*link)->chain;
       continue;
     }
-    const std::unique_ptr<early_arrival> gone{*link};
+    const taken_arrival gone{*link, {this}};
     *link = gone->chain;
     --early_count_;
     budget += gone->budget;

@@ -93,6 +93,8 @@ class pair final : private frame_receiver {
 
   /// Moves what can move; returns how much did.
   std::size_t progress(std::size_t budget) noexcept;
+  /// Before `arm`: see wire.hpp.
+  [[nodiscard]] bool announce_sleep() noexcept { return !broken_ && wire_->announce_sleep(wants_room()); }
   [[nodiscard]] bool arm() noexcept { return broken_ || wire_->arm(wants_room()); }
   void disarm() noexcept { wire_->disarm(); }
   [[nodiscard]] bool broken() const noexcept { return broken_; }
@@ -112,7 +114,14 @@ class pair final : private frame_receiver {
     early_arrival* chain = nullptr;
     std::uint64_t budget = 0;  // what to give back when it is taken
     std::unique_ptr<std::byte[]> payload;
+    std::uint64_t capacity = 0;
   };
+  /// Some are kept for the next: who calls a little later than its peer takes no memory each time.
+  struct give_back {
+    pair* owner;
+    void operator()(early_arrival* used) const noexcept { owner->recycle(used); }
+  };
+  using taken_arrival = std::unique_ptr<early_arrival, give_back>;
   struct list {
     outgoing* first = nullptr;
     outgoing* last = nullptr;
@@ -135,7 +144,8 @@ class pair final : private frame_receiver {
   void unlink_posted(posted_receive& r) noexcept;
   void insert_posted(posted_receive& r) noexcept;
   void keep_early(const frame_header& header, const std::byte* payload, std::uint64_t budget) noexcept;
-  std::unique_ptr<early_arrival> take_early(const message_key& key, frame_kind kind) noexcept;
+  void recycle(early_arrival* used) noexcept;
+  taken_arrival take_early(const message_key& key, frame_kind kind) noexcept;
   template <class Match>
   std::uint64_t forget_early(std::size_t bucket, Match match) noexcept;
 
@@ -163,6 +173,8 @@ class pair final : private frame_receiver {
   std::size_t posted_count_ = 0;
   std::vector<early_arrival*> early_;
   std::size_t early_count_ = 0;
+  early_arrival* spare_ = nullptr;
+  std::size_t spare_count_ = 0;
 
   list control_;  // headers and eager messages: they overtake bulk data at frame boundaries
   list bulk_;     // released by `ready`; frames of several messages interleave

@@ -1,3 +1,4 @@
+#include <chorale/transport/asymmetric_fence.hpp>
 #include <chorale/transport/shm_segment.hpp>
 
 #include <algorithm>
@@ -9,13 +10,14 @@ namespace chorale {
 namespace {
 
 constexpr std::uint64_t magic = 0x65'6c'61'72'6f'68'63'01;
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 constexpr std::uint64_t largest_ring = 1u << 20;
 constexpr std::uint64_t smallest_ring = 128u << 10;  // a piece, and as much again skipped at the end
 
 constexpr std::size_t fixed_bytes = sizeof(shm_header_line) + sizeof(shm_owner_line);
-constexpr std::size_t channel_fixed_bytes =
-    sizeof(shm_writer_line) + sizeof(shm_reader_line) + tiny_slots * sizeof(tiny_line);
+constexpr std::size_t tiny_at = sizeof(shm_writer_line) + sizeof(shm_reader_line);
+constexpr std::size_t slots_at = tiny_at + tiny_slots * sizeof(tiny_line);
+constexpr std::size_t channel_fixed_bytes = slots_at + short_slots * sizeof(short_slot);
 
 }  // namespace
 
@@ -30,7 +32,9 @@ std::size_t shm_segment::bytes(std::uint32_t slots) noexcept {
 
 shm_segment shm_segment::initialise(void* memory, std::uint32_t slots) noexcept {
   ::new (memory) shm_header_line{magic, version, slots, ring_bytes(slots)};
-  return {memory, slots};
+  const shm_segment made{memory, slots};
+  made.owner().heavy_fence.store(heavy_fences_work() ? 1 : 0, std::memory_order_relaxed);
+  return made;
 }
 
 result<shm_segment> shm_segment::open(void* memory, std::size_t mapped, std::uint32_t slots) {
@@ -52,7 +56,8 @@ shm_channel shm_segment::channel(std::uint32_t writer) const noexcept {
   shm_channel found{};
   found.writer = reinterpret_cast<shm_writer_line*>(at);
   found.reader = reinterpret_cast<shm_reader_line*>(at + sizeof(shm_writer_line));
-  found.tiny = reinterpret_cast<tiny_line*>(at + sizeof(shm_writer_line) + sizeof(shm_reader_line));
+  found.tiny = reinterpret_cast<tiny_line*>(at + tiny_at);
+  found.slot = reinterpret_cast<short_slot*>(at + slots_at);
   found.ring = at + channel_fixed_bytes;
   found.ring_bytes = ring_bytes(slots_);
   return found;

@@ -2,10 +2,10 @@
 // reader.
 //
 // A sealed memfd passed over a unix socket, never a name in /dev/shm. Layout, 64-byte lines, one writer each:
-//   header | owner line (asleep) | per mate: writer line, reader line, tiny lines, ring
-// A mate writes only its own channel's writer line, tiny lines and ring; the owner writes the reader lines
-// and its asleep word (which a mate clears when it rings the doorbell). Only `ring_bytes` varies; it follows
-// from the number of mates so that a rank's segment stays within `segment_budget`.
+//   header | owner line (asleep) | per mate: writer line, reader line, tiny lines, short slots, ring
+// A mate writes only its own channel's writer line, tiny lines, slots and ring; the owner writes the reader
+// lines and its asleep word (which a mate clears when it rings the doorbell). Only `ring_bytes` varies; it
+// follows from the number of mates so that a rank's segment stays within `segment_budget`.
 #pragma once
 
 #include <chorale/async/result.hpp>
@@ -26,9 +26,11 @@ struct alignas(64) shm_writer_line {
 struct alignas(64) shm_reader_line {
   std::atomic<std::uint64_t> head;       ///< ring bytes ever read
   std::atomic<std::uint32_t> tiny_head;  ///< tiny lines ever read
+  std::atomic<std::uint32_t> slot_head;  ///< short slots ever read
 };
 struct alignas(64) shm_owner_line {
-  std::atomic<std::uint32_t> asleep;  ///< the owner's engine wants its doorbell rung
+  std::atomic<std::uint32_t> asleep;       ///< the owner's engine wants its doorbell rung
+  std::atomic<std::uint32_t> heavy_fence;  ///< 1: the owner fences for everybody before it sleeps
 };
 struct alignas(64) shm_header_line {
   std::uint64_t magic;
@@ -38,12 +40,24 @@ struct alignas(64) shm_header_line {
 };
 
 inline constexpr std::uint32_t tiny_slots = 16;
+inline constexpr std::uint32_t short_slots = 32;
+
+/// A short eager message whose arrival its own first line tells: a reader that waits for it fetches two lines
+/// where the ring takes three, one after the other.
+struct alignas(64) short_slot {
+  static constexpr std::size_t capacity = 2048;
+  /// Its last word, which signatures leave free, is written last: the slot's number, from 1.
+  frame_header header;
+  std::byte payload[capacity];
+};
+static_assert(sizeof(short_slot) == 64 + short_slot::capacity);
 
 /// A view of one writer's part of a mapped segment.
 struct shm_channel {
   shm_writer_line* writer;
   shm_reader_line* reader;
-  tiny_line* tiny;  ///< tiny_slots of them
+  tiny_line* tiny;   ///< tiny_slots of them
+  short_slot* slot;  ///< short_slots of them
   std::byte* ring;
   std::uint64_t ring_bytes;
 };

@@ -73,6 +73,11 @@ class wire {
   /// A direct target is withdrawn: nothing is written to [begin, end) after this call.
   virtual void forget_target(const std::byte* begin, const std::byte* end) noexcept = 0;
 
+  /// Before `arm`, for who arms several: true if a `heavy_fence` has to come between, one for all of them.
+  virtual bool announce_sleep(bool wants_room) noexcept {
+    static_cast<void>(wants_room);
+    return false;
+  }
   /// Before the engine sleeps: from now on its doorbell rings, or its backend completes a request, when
   /// something arrives or, if `wants_room`, when there is room again. Returns false when that is so already.
   virtual bool arm(bool wants_room) noexcept = 0;

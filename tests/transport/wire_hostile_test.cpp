@@ -202,6 +202,33 @@ BOOST_AUTO_TEST_CASE(lines_with_any_stamp) {
   BOOST_TEST(v.came.lines.size() == 200u);
 }
 
+BOOST_AUTO_TEST_CASE(slots_with_what_does_not_belong_there) {
+  std::vector<frame_header> wrong = wrong_headers();
+  wrong.push_back(header_of(frame_kind::eager, short_slot::capacity + 1));
+  wrong.push_back(header_of(frame_kind::data, 10));
+  wrong.push_back(header_of(frame_kind::ready, 0));
+  for (frame_header& header : wrong) {
+    BOOST_TEST_INFO_SCOPE("kind " << int(header.kind) << ", size " << header.size);
+    victim v;
+    header.call.reserved = 1;
+    v.theirs.slot[0].header = header;
+    v.expect_broken();
+    BOOST_TEST(v.came.frames.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_of_slots_that_were_never_written) {
+  victim v;
+  shm_channel back = v.memory.b.channel(0);
+  back.reader->slot_head.store(0x7fffffff);
+  back.reader->head.store(~std::uint64_t{0} / 2);
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    testing::test_message small{i, frame_kind::eager, 100};
+    v.own.push(small.out);
+  }
+  BOOST_TEST(v.came.breaks == 0);
+}
+
 /// Mostly valid headers, with a few bits changed: they get further than noise.
 frame_header mutated(std::mt19937_64& dice) {
   frame_header h = header_of(static_cast<frame_kind>(1 + dice() % 6), dice() % 9000);
@@ -232,6 +259,10 @@ BOOST_AUTO_TEST_CASE(random_rings) {
         v.put(at, mutated(dice));
     }
     for (std::uint64_t i = 0; i < tiny_slots; ++i) v.theirs.tiny[i].stamp = dice() % 20 | dice() << 32;
+    for (std::uint32_t i = 0; i < short_slots; ++i) {
+      v.theirs.slot[i].header = mutated(dice);
+      v.theirs.slot[i].header.call.reserved = dice() % 40;
+    }
     std::uint64_t tail = 0;
     for (int step = 0; step < 50; ++step) {
       tail += dice() % 10 == 0 ? dice() % 100'000 : dice() % 64 * 64;
