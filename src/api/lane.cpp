@@ -28,15 +28,17 @@ error lane::unusable() const {
 
 ticket lane::place(const described_call& described, deadline limit) {
   if (error why = unusable()) return refuse(std::move(why));
-  auto valid = validate(described.what, state_->among->rank(), state_->among->size());
-  if (!valid) return refuse(std::move(valid).error());
+  if (!state_->among->recent().find(described.what)) {
+    auto valid = validate(described.what, state_->among->rank(), state_->among->size());
+    if (!valid) return refuse(std::move(valid).error());
+  }
   return take_place(described.what, limit);
 }
 
 ticket lane::take_place(const call& valid, deadline limit) {
   detail::call_place place;
   place.what = valid;
-  place.what.expires = limit.from(inside_->loop().now());
+  if (limit.is_set()) place.what.expires = limit.from(inside_->loop().now());
   place.number = inside_->take_ticket(*state_, place.what);
   place.inside = inside_;
   place.lane = state_;

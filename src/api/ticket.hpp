@@ -28,33 +28,45 @@ struct lane_state;
 
 namespace detail {
 
-/// A place in a lane's order, and what is to happen there. Empty after it was moved from or started.
+/// A place in a lane's order, and what is to happen there. Empty after it was moved from or started: it goes
+/// through several hands on the way of every call, so a move touches what it must and no more.
 struct call_place {
+  call_place() = default;
+  call_place(call_place&& other) noexcept
+      : inside{std::exchange(other.inside, nullptr)},
+        lane{other.lane},
+        number{other.number},
+        what{std::move(other.what)} {
+    if (other.refused) refused = std::exchange(other.refused, {});
+  }
+  call_place& operator=(call_place&& other) noexcept {
+    std::swap(inside, other.inside);
+    std::swap(lane, other.lane);
+    std::swap(number, other.number);
+    std::swap(what, other.what);
+    std::swap(refused, other.refused);
+    return *this;
+  }
+
   core* inside = nullptr;
   lane_state* lane = nullptr;
   std::uint64_t number = 0;
   call what;
   error refused;  ///< set when the call was never given a place
-
-  /// Leaves this empty.
-  [[nodiscard]] call_place take() noexcept {
-    call_place taken = std::move(*this);
-    inside = nullptr;
-    if (taken.refused) refused = error{};
-    return taken;
-  }
 };
 
 in_flight* start_call(call_place& place);
 void drop_call(call_place& place) noexcept;
 void release(in_flight& op) noexcept;
 [[nodiscard]] bool finished(const in_flight& op) noexcept;
+/// Moves data for a moment; whether that was enough. Ranks that call together then need not suspend.
+[[nodiscard]] bool look_for_the_end(in_flight& op) noexcept;
 /// Takes the outcome and gives the operation back.
 [[nodiscard]] error take_outcome(in_flight& op);
 
 class operation_awaiter : public suspension, private completion_observer {
  public:
-  operation_awaiter(call_place place, in_flight* started) noexcept
+  operation_awaiter(call_place&& place, in_flight* started) noexcept
       : suspension{on_stop}, completion_observer{on_end}, place_{std::move(place)}, op_{started} {}
   operation_awaiter(const operation_awaiter&) = delete;
   operation_awaiter& operator=(const operation_awaiter&) = delete;
@@ -68,7 +80,7 @@ class operation_awaiter : public suspension, private completion_observer {
   [[nodiscard]] bool await_ready() {
     if (place_.refused) return true;
     if (!op_) op_ = start_call(place_);
-    return !op_ || finished(*op_);
+    return !op_ || finished(*op_) || look_for_the_end(*op_);
   }
   template <class Promise>
   bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {
@@ -105,7 +117,8 @@ class result_awaiter : public operation_awaiter {
 /// An operation under way.
 class [[nodiscard]] started {
  public:
-  started(started&& other) noexcept : place_{other.place_.take()}, op_{std::exchange(other.op_, nullptr)} {}
+  started(started&& other) noexcept
+      : place_{std::move(other.place_)}, op_{std::exchange(other.op_, nullptr)} {}
   started& operator=(started&& other) noexcept {
     std::swap(place_, other.place_);
     std::swap(op_, other.op_);
@@ -125,14 +138,13 @@ class [[nodiscard]] started {
   friend class ticket;
   template <class Operation>
   friend class as_result_of;
-  started(detail::call_place place, in_flight* op) noexcept : place_{std::move(place)}, op_{op} {}
+  started(detail::call_place&& place, in_flight* op) noexcept : place_{std::move(place)}, op_{op} {}
   template <class Awaiter>
   Awaiter awaiter() noexcept {
-    detail::call_place place = place_.take();
-    if (!op_ && !place.refused)
-      place.refused =
+    if (!op_ && !place_.refused)
+      place_.refused =
           error{errc::invalid_state, "an operation was awaited twice, or after it was moved from"};
-    return Awaiter{std::move(place), std::exchange(op_, nullptr)};
+    return Awaiter{std::move(place_), std::exchange(op_, nullptr)};
   }
   detail::call_place place_;
   in_flight* op_;
@@ -142,30 +154,29 @@ class [[nodiscard]] started {
 class [[nodiscard]] ticket {
  public:
   /// For communicators.
-  explicit ticket(detail::call_place place) noexcept : place_{std::move(place)} {}
-  ticket(ticket&& other) noexcept : place_{other.place_.take()} {}
-  ticket& operator=(ticket&& other) noexcept {
-    std::swap(place_, other.place_);
-    return *this;
-  }
+  explicit ticket(detail::call_place&& place) noexcept : place_{std::move(place)} {}
+  ticket(ticket&& other) noexcept = default;
+  ticket& operator=(ticket&& other) noexcept = default;  // swaps
   ~ticket() { detail::drop_call(place_); }
 
   /// Starts the operation now. errc::invalid_state, when it is awaited, for a ticket that was used already.
   started start() && {
-    detail::call_place place = take();
+    detail::call_place place = std::move(usable());
     in_flight* op = place.refused ? nullptr : detail::start_call(place);
     return {std::move(place), op};
   }
-  [[nodiscard]] detail::operation_awaiter operator co_await() && noexcept { return {take(), nullptr}; }
+  [[nodiscard]] detail::operation_awaiter operator co_await() && noexcept {
+    return {std::move(usable()), nullptr};
+  }
 
  private:
   template <class Operation>
   friend class as_result_of;
-  detail::call_place take() noexcept {
-    detail::call_place place = place_.take();
-    if (!place.inside && !place.refused)
-      place.refused = error{errc::invalid_state, "a ticket was started twice, or after it was moved from"};
-    return place;
+  /// The place, to be moved from.
+  detail::call_place& usable() noexcept {
+    if (!place_.inside && !place_.refused)
+      place_.refused = error{errc::invalid_state, "a ticket was started twice, or after it was moved from"};
+    return place_;
   }
   detail::call_place place_;
 };
@@ -176,7 +187,7 @@ class [[nodiscard]] as_result_of {
   explicit as_result_of(Operation operation) noexcept : operation_{std::move(operation)} {}
   [[nodiscard]] detail::result_awaiter operator co_await() && noexcept {
     if constexpr (std::is_same_v<Operation, ticket>)
-      return {operation_.take(), nullptr};
+      return {std::move(operation_.usable()), nullptr};
     else
       return operation_.template awaiter<detail::result_awaiter>();
   }

@@ -23,6 +23,7 @@ class deadline {
   explicit constexpr deadline(time_point at) : at_{at} {}
   explicit constexpr deadline(duration in) : in_{in} {}
 
+  [[nodiscard]] constexpr bool is_set() const noexcept { return at_ != never || in_ != duration::max(); }
   /// The moment it ends, for a call made at `call`.
   [[nodiscard]] constexpr time_point from(time_point call) const noexcept {
     if (at_ != never || in_ == duration::max()) return at_;

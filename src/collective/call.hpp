@@ -94,6 +94,10 @@ struct buffer_shape {
 /// Whether this rank's buffers share memory in the collective's in-place form.
 [[nodiscard]] bool in_place(const call& c, rank_t rank, rank_t ranks) noexcept;
 
+/// Everything that decides whether a call is valid and how it is run is the same. False for messages, which
+/// are not worth asking for.
+[[nodiscard]] bool is_same(const call& a, const call& b) noexcept;
+
 /// What every peer has to have called; for all_to_all_v see `signature_between`.
 [[nodiscard]] signature signature_of(const call& c) noexcept;
 /// What `me` expects of messages to and from `peer`. Both ends compute the same: all_to_all_v puts what goes

@@ -178,7 +178,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, call asked) {
   op.what_ = std::move(asked);
   const call& what = op.what_;
   op.signature_ = signature_of(what);
-  op.outcome_ = {};
+  if (op.outcome_) op.outcome_ = {};
   op.observer_ = nullptr;
   op.finished_ = op.adopted_ = op.is_reported_ = op.asked_around_ = false;
   op.since_ = {};

@@ -42,8 +42,9 @@ void core::recycle(tiny_exchange& e) noexcept { free_tiny_exchanges_.push_back(&
 in_flight& core::new_execution(group& among, const call& what, error& why_not) {
   if (what.kind == collective_kind::message) return new_message_execution();
   if (what.prepared) return execution_of(*what.prepared);
+  if (const prepared_call* known = among.recent().find(what)) return execution_of(*known);
   auto found = prepare(among, what);
-  if (found) return execution_of(*found);
+  if (found) return execution_of(among.recent().remember(what, *std::move(found)));
   why_not = std::move(found).error();
   return new_plan_execution();
 }

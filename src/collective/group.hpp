@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chorale/collective/plan_cache.hpp>
+#include <chorale/collective/recent_calls.hpp>
 #include <chorale/collective/selection.hpp>
 
 #include <cstdint>
@@ -47,6 +48,7 @@ class group {
 
   [[nodiscard]] const selection_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
+  [[nodiscard]] recent_calls& recent() noexcept { return recent_; }
   [[nodiscard]] const std::vector<std::uint32_t>& hosts() const noexcept { return hosts_; }
 
   /// A member destroyed its communicator of this group; the epoch may well go on with it.
@@ -68,6 +70,7 @@ class group {
   selection_settings settings_;
   std::vector<std::uint32_t> hosts_;
   plan_cache plans_;
+  recent_calls recent_;
   std::vector<bool> left_;
   rank_t left_count_ = 0;
 };

@@ -27,6 +27,8 @@ struct user_reduction {
   std::uint64_t hash = 0;  ///< of the name and of `order`
   commutativity order = commutativity::unknown;
 
+  friend bool operator==(const user_reduction&, const user_reduction&) = default;
+
   constexpr user_reduction() noexcept = default;
   constexpr user_reduction(std::string_view name, function how, void* with = nullptr,
                            commutativity sides = commutativity::unknown) noexcept

@@ -1,6 +1,7 @@
 // What a call says of itself, and what is refused before it takes its place: every bad argument has its own
 // text.
 #include <chorale/api/description.hpp>
+#include <chorale/collective/recent_calls.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -160,6 +161,31 @@ BOOST_AUTO_TEST_CASE(signatures_of_pairs) {
   const auto from_high = signature_between(signature_of(high.what), high.what.counts.get(), 1, 0);
   BOOST_TEST((from_low == from_high));
   BOOST_TEST(describe(from_low) == "all_to_all_v of 5 × f32 to the higher rank and 7 to the lower");
+}
+
+BOOST_AUTO_TEST_CASE(only_the_very_same_call_is_known_from_before) {
+  memory m;
+  recent_calls known;
+  BOOST_TEST(!known.find(call{}));
+  const call made = chorale::all_reduce(m.a, m.b).what;
+  known.remember(made, {});
+  BOOST_TEST(known.find(made));
+  BOOST_TEST(known.find(chorale::all_reduce(m.a, m.b).what));
+  const std::span<const float> shorter = m.a.first(63);
+  for (const described_call& other :
+       {chorale::all_reduce(m.b, m.a), chorale::all_reduce(m.a), chorale::all_reduce(shorter, m.b),
+        chorale::all_reduce(m.a, m.b, chorale::max), chorale::scan(m.a, m.b), chorale::reduce(m.a, m.b, 1),
+        chorale::all_gather(m.a, m.b)})
+    BOOST_TEST(!known.find(other.what));
+  call retyped = made;
+  retyped.type = dtype::i32;
+  BOOST_TEST(!known.find(retyped));
+  const call message = chorale::send(m.a, 1).what;
+  known.remember(message, {});
+  BOOST_TEST(!known.find(message));
+  for (int i = 0; i < 10; ++i)
+    known.remember(chorale::all_reduce(m.a.first(static_cast<std::size_t>(i)), m.b).what, {});
+  BOOST_TEST(!known.find(made));  // forgotten by now
 }
 
 BOOST_AUTO_TEST_SUITE_END()
