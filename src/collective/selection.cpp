@@ -1,4 +1,5 @@
 #include <chorale/collective/selection.hpp>
+#include <chorale/collective/tiny_exchange.hpp>
 #include <chorale/transport/frame.hpp>
 
 #include <cstdlib>
@@ -54,8 +55,11 @@ mask offered(collective kind) noexcept {
       return bits({algorithm::binomial, algorithm::slice_owner, algorithm::chain, algorithm::double_tree,
                    algorithm::direct});
     case collective::broadcast:
-      return bits({algorithm::binomial, algorithm::chain, algorithm::double_tree, algorithm::direct});
+      return bits({algorithm::tiny, algorithm::binomial, algorithm::chain, algorithm::double_tree,
+                   algorithm::direct});
     case collective::all_gather:
+      return bits({algorithm::tiny, algorithm::ring, algorithm::direct, algorithm::recursive_doubling,
+                   algorithm::bruck});
     case collective::all_gather_v:
     case collective::split:
       return bits({algorithm::ring, algorithm::direct, algorithm::recursive_doubling, algorithm::bruck});
@@ -63,7 +67,7 @@ mask offered(collective kind) noexcept {
     case collective::reduce_scatter_v:
       return bits({algorithm::ring, algorithm::slice_owner, algorithm::halving});
     case collective::all_to_all:
-      return bits({algorithm::direct, algorithm::bruck});
+      return bits({algorithm::tiny, algorithm::direct, algorithm::bruck});
     case collective::all_to_all_v:
       return bits({algorithm::direct});
     case collective::gather:
@@ -333,8 +337,9 @@ bool keeps_folds_wide(algorithm_kind kind, const call& what) noexcept {
 algorithm_kind choose(const selection_settings& settings, const call& what, rank_t ranks) noexcept {
   const bool as_all_reduce = what.kind == collective::barrier || what.carries_nothing();
   const collective kind = as_all_reduce ? collective::all_reduce : what.kind;
-  const bool fits_line = settings.all_lines && kind == collective::all_reduce && ranks <= few_ranks &&
-                         what.bytes() <= tiny_line::capacity && pack(signature_of(what));
+  const bool fits_line =
+      settings.all_lines && (offered(kind) & bit(algorithm::tiny)) != 0 && ranks <= few_ranks &&
+      tiny_exchange::line_bytes(what, ranks) <= tiny_line::capacity && pack(signature_of(what));
   mask allowed = offered(kind) & ~bit(algorithm::tiny);
   if (fits_line) allowed |= bit(algorithm::tiny);
   if (reduces(kind)) {

@@ -48,7 +48,8 @@ BOOST_AUTO_TEST_CASE(what_does_not_exist_is_refused_and_says_what_does) {
     return text.find(word) != std::string::npos;
   };
   BOOST_TEST(has(refusal_of("rings"), "\"rings\" is unknown"));
-  BOOST_TEST(has(refusal_of("broadcast=ring"), "broadcast has no algorithm ring; it has chain, binomial"));
+  BOOST_TEST(
+      has(refusal_of("broadcast=ring"), "broadcast has no algorithm ring; it has tiny, chain, binomial"));
   BOOST_TEST(has(refusal_of("all_to_all_v=bruck"), "all_to_all_v has no algorithm bruck; it has direct"));
   BOOST_TEST(has(refusal_of("all_reduces=ring"), "\"all_reduces\" is no collective"));
   BOOST_TEST(refusal_of("all_to_all=bruck").empty());
@@ -118,13 +119,30 @@ BOOST_AUTO_TEST_CASE(functions_that_mind_the_order_get_it) {
   BOOST_TEST((choose(s, what, 20) == algorithm_kind::ring));
 }
 
-BOOST_AUTO_TEST_CASE(lines_carry_tiny_reductions_only) {
+BOOST_AUTO_TEST_CASE(lines_carry_what_fits_them) {
   selection_settings s;
   s.all_lines = true;
   BOOST_TEST((choose(s, reduction_of(kinds::all_reduce, dtype::f64, 4), 4) == algorithm_kind::tiny));
   BOOST_TEST((choose(s, reduction_of(kinds::all_reduce, dtype::f64, 5), 4) != algorithm_kind::tiny));
   BOOST_TEST((choose(s, reduction_of(kinds::scan, dtype::f64, 1), 4) != algorithm_kind::tiny));
   BOOST_TEST((choose(s, barrier().what, 4) == algorithm_kind::tiny));
+  const auto of = [](kinds kind, std::uint64_t count) {
+    call what;
+    what.kind = kind;
+    what.type = dtype::f32;
+    what.count = count;
+    return what;
+  };
+  for (const kinds kind : {kinds::broadcast, kinds::all_gather}) {
+    BOOST_TEST((choose(s, of(kind, 8), 4) == algorithm_kind::tiny));
+    BOOST_TEST((choose(s, of(kind, 9), 4) != algorithm_kind::tiny));
+    BOOST_TEST((choose(s, of(kind, 8), 17) != algorithm_kind::tiny));
+  }
+  // Its count is that of all shares.
+  BOOST_TEST((choose(s, of(kinds::all_to_all, 32), 4) == algorithm_kind::tiny));
+  BOOST_TEST((choose(s, of(kinds::all_to_all, 36), 4) != algorithm_kind::tiny));
+  s.all_lines = false;
+  BOOST_TEST((choose(s, of(kinds::broadcast, 8), 4) != algorithm_kind::tiny));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
