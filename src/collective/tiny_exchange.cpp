@@ -30,7 +30,7 @@ void tiny_exchange::begin() {
   const bool meets = what().kind == collective_kind::barrier || what().carries_nothing();
   pattern_ = meets ? collective_kind::all_reduce : what().kind;
   const rank_t only = pattern_ == collective_kind::broadcast ? what().root : no_rank;
-  missing_ = 0;
+  missing_ = 1;  // this function's own hold: a send may be handed over before the next is begun
   for (rank_t r = 0; r < ranks_; ++r) {
     bool& here = seats_[static_cast<std::size_t>(r)].here;
     here = r == among().rank() || (only != no_rank && r != only);
@@ -41,7 +41,7 @@ void tiny_exchange::begin() {
     write_lines();
   }
   const bool spin = owner().loop().spin_budget() != duration::zero();
-  for (int i = 0; i < (spin ? looks : 1) && missing_ != 0 && !finished(); ++i) {
+  for (int i = 0; i < (spin ? looks : 1) && missing_ != 1 && !finished(); ++i) {
     for (rank_t r = 0; r < ranks_ && !finished(); ++r)
       if (!seats_[static_cast<std::size_t>(r)].here && look(r)) arrived();
     if (owner().cause_pending()) break;
@@ -49,8 +49,8 @@ void tiny_exchange::begin() {
     if (i % looks_per_poll == looks_per_poll - 1) owner().poll(1);
   }
   if (finished()) return;
-  if (missing_ == 0) return conclude();
   await_rest();
+  if (!finished() && --missing_ == 0) conclude();
 }
 
 void tiny_exchange::take_own_value() noexcept {
@@ -74,7 +74,7 @@ void tiny_exchange::write_lines() noexcept {
   line.ticket = ticket();
   line.call = *pack(signed_as());
   line.stamp = tiny_line::make_stamp(0, 0, static_cast<std::uint8_t>(bytes_));
-  for (rank_t r = 0; r < ranks_; ++r)
+  for (rank_t r = 0; r < ranks_ && !finished(); ++r)
     if (r != among().rank()) write_line(r, line);
 }
 
@@ -116,7 +116,6 @@ bool tiny_exchange::look(rank_t peer) noexcept {
 }
 
 void tiny_exchange::await_rest() noexcept {
-  ++missing_;  // this function's own hold: receives may complete inside `receive`
   for (rank_t r = 0; r < ranks_ && !finished(); ++r) {
     seat& theirs = seats_[static_cast<std::size_t>(r)];
     if (theirs.here) continue;
@@ -132,9 +131,8 @@ void tiny_exchange::await_rest() noexcept {
       from.home->arrived();
       if (from.home->missing_ == 0) from.home->conclude();
     };
-    link_to(r).receive(p);
+    link_to(r).receive(p);  // may complete inside
   }
-  if (!finished() && --missing_ == 0) conclude();
 }
 
 void tiny_exchange::arrived() noexcept { --missing_; }

@@ -1,3 +1,4 @@
+#include <chorale/async/engine.hpp>
 #include <chorale/transport/asymmetric_fence.hpp>
 #include <chorale/transport/shm_segment.hpp>
 
@@ -33,7 +34,9 @@ std::size_t shm_segment::bytes(std::uint32_t slots) noexcept {
 shm_segment shm_segment::initialise(void* memory, std::uint32_t slots) noexcept {
   ::new (memory) shm_header_line{magic, version, slots, ring_bytes(slots)};
   const shm_segment made{memory, slots};
-  made.owner().heavy_fence.store(heavy_fences_work() ? 1 : 0, std::memory_order_relaxed);
+  // Where ranks share CPUs every wait is a sleep, and this fence costs more than all those of its writers.
+  const bool heavy = static_cast<int>(slots) <= usable_cpus() && heavy_fences_work();
+  made.owner().heavy_fence.store(heavy ? 1 : 0, std::memory_order_relaxed);
   return made;
 }
 

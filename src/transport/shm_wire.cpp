@@ -204,14 +204,13 @@ bool shm_wire::announce_sleep(bool wants_room) noexcept {
   own_line_->asleep.store(1, std::memory_order_relaxed);
   if (wants_room) out_.writer->waiting.store(1, std::memory_order_relaxed);
   announced_ = true;
-  return true;
+  return own_line_->heavy_fence.load(std::memory_order_relaxed) != 0;
 }
 
 bool shm_wire::arm(bool wants_room) noexcept {
-  if (!std::exchange(announced_, false) && announce_sleep(wants_room)) {
-    heavy_fence();
-    announced_ = false;
-  }
+  if (!announced_ && announce_sleep(wants_room)) heavy_fence();
+  announced_ = false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (failed_) return true;
   if (peek_tiny() || full_slot() || in_.writer->tail.load(std::memory_order_acquire) != head_) return false;
   return !wants_room || out_.reader->head.load(std::memory_order_acquire) == cached_head_;

@@ -1,5 +1,6 @@
 // all_reduce among ranks of one process: every algorithm, size and medium against a plain sum.
 #include "rig.hpp"
+#include <chorale/api/description.hpp>
 
 #include <boost/test/unit_test.hpp>
 
@@ -135,6 +136,29 @@ BOOST_AUTO_TEST_CASE(large_messages_in_pieces) {
         settings.force(kind);
         check_case(n, large_bytes / sizeof(float) + 13, over, settings, true, 5);
       }
+}
+
+BOOST_AUTO_TEST_CASE(a_root_that_runs_far_ahead_of_tiny_broadcasts) {
+  // Regression: it runs out of lines, then of slots, then of budget; a line that went as a frame and was
+  // handed over at once ended the call before the next rank's was written.
+  constexpr std::int32_t calls = 20'000;
+  for (rank_t n = 2; n <= 4; ++n) {
+    engine loop;
+    std::vector<std::int32_t> wrong(static_cast<std::size_t>(n));
+    selection_settings settings;
+    settings.all_lines = true;
+    ranks all{loop, n, medium::shm, settings};
+    auto body = [&](core& on, rank_t r) -> task<void> {
+      for (std::int32_t i = 0; i < calls; ++i) {
+        std::int32_t value = r == 1 ? i : -1;
+        co_await place_checked(on, chorale::broadcast(std::span{&value, 1}, 1).what);
+        wrong[static_cast<std::size_t>(r)] += value != i;
+      }
+    };
+    all.run(body);
+    BOOST_TEST(wrong == std::vector<std::int32_t>(static_cast<std::size_t>(n)),
+               boost::test_tools::per_element());
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
