@@ -358,7 +358,7 @@ void pair::keep_early(const frame_header& header, const std::byte* payload, std:
     spare_ = kept->chain;
     --spare_count_;
   } else {
-    kept = new early_arrival;
+    kept = std::make_unique<early_arrival>().release();
   }
   kept->header = header;
   kept->budget = budget;

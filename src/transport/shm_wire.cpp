@@ -47,8 +47,8 @@ void shm_wire::ring_if_asleep() noexcept {
 }
 
 short_slot* shm_wire::free_slot() noexcept {
-  if (cached_head_ != tail_ && (cached_head_ = out_.reader->head.load(std::memory_order_acquire)) != tail_)
-    return nullptr;
+  if (cached_head_ != tail_) cached_head_ = out_.reader->head.load(std::memory_order_acquire);
+  if (cached_head_ != tail_) return nullptr;
   if (slots_written_ - cached_slot_head_ >= short_slots) {
     cached_slot_head_ = out_.reader->slot_head.load(std::memory_order_acquire);
     if (slots_written_ - cached_slot_head_ >= short_slots) return nullptr;
