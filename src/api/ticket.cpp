@@ -33,9 +33,13 @@ void release(in_flight& op) noexcept { op.release(); }
 
 bool finished(const in_flight& op) noexcept { return op.finished(); }
 
+namespace {
+
+/// Moves data for a moment; whether that was enough. Ranks that call together then need not suspend.
 bool look_for_the_end(in_flight& op) noexcept {
   core& inside = op.owner();
-  if (inside.loop().spin_budget() == duration::zero()) return false;
+  // A fork child shares its parent's memory and would take away what came for the parent.
+  if (forked() || inside.loop().spin_budget() == duration::zero()) return false;
   // No longer than a few pieces of a long message take: other coroutines are waiting for their turn.
   std::size_t frames = 8;
   for (int looks = 48; looks > 0 && frames > 0; --looks) {
@@ -43,6 +47,12 @@ bool look_for_the_end(in_flight& op) noexcept {
     if (op.finished()) return true;
   }
   return false;
+}
+
+}  // namespace
+
+bool may_resume_at_once(in_flight& op) noexcept {
+  return (op.finished() || look_for_the_end(op)) && op.owner().loop().may_go_on();
 }
 
 error take_outcome(in_flight& op) {
@@ -61,6 +71,13 @@ bool operation_awaiter::wait(std::coroutine_handle<> waiting, const environment*
   if (forked()) {  // the parent's operation: nothing here will ever end it
     op_ = nullptr;
     place_.refused = error{errc::forked};
+    return false;
+  }
+  if (op_->finished()) {  // others have their turn first
+    if (suspend(waiting, env, &inside.loop())) {
+      finish();
+      return true;
+    }
     return false;
   }
   if (!suspend(waiting, env, &inside.loop())) {

@@ -59,8 +59,8 @@ in_flight* start_call(call_place& place);
 void drop_call(call_place& place) noexcept;
 void release(in_flight& op) noexcept;
 [[nodiscard]] bool finished(const in_flight& op) noexcept;
-/// Moves data for a moment; whether that was enough. Ranks that call together then need not suspend.
-[[nodiscard]] bool look_for_the_end(in_flight& op) noexcept;
+/// Whether it has ended, after a look for what it waits for; false also when an await has to let others run.
+[[nodiscard]] bool may_resume_at_once(in_flight& op) noexcept;
 /// Takes the outcome and gives the operation back.
 [[nodiscard]] error take_outcome(in_flight& op);
 
@@ -80,7 +80,7 @@ class operation_awaiter : public suspension, private completion_observer {
   [[nodiscard]] bool await_ready() {
     if (place_.refused) return true;
     if (!op_) op_ = start_call(place_);
-    return !op_ || finished(*op_) || look_for_the_end(*op_);
+    return !op_ || may_resume_at_once(*op_);
   }
   template <class Promise>
   bool await_suspend(std::coroutine_handle<Promise> waiting) noexcept {

@@ -180,6 +180,7 @@ std::size_t engine::expire_timers() noexcept { return timers_.empty() ? 0 : time
 
 void engine::turn() {
   ++counters_.turns;
+  went_on_ = 0;
   if (!inbox_.empty()) inbox_.take(ready_);
   bool moved = run_ready();
   moved = poll_all() != 0 || moved;

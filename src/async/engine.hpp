@@ -94,6 +94,9 @@ class engine {
   };
   [[nodiscard]] const counters& statistics() const noexcept { return counters_; }
 
+  /// For an awaiter that need not suspend: false when so many in a row have not that the loop, with its other
+  /// coroutines, timers and requests, has to have a turn.
+  [[nodiscard]] bool may_go_on() noexcept { return ++went_on_ < most_in_a_row; }
   /// Polls once without running the ready queue: for an awaiter that would rather look again than suspend.
   std::size_t poll_once() noexcept;
 
@@ -102,6 +105,7 @@ class engine {
     engine& self;
     ~leave_guard() { self.leave(); }
   };
+  static constexpr std::uint32_t most_in_a_row = 64;
   void enter();
   void leave() noexcept;
   void turn();
@@ -124,6 +128,7 @@ class engine {
   std::atomic<bool> asleep_{false};  // a post has to ring
   duration spin_;
   bool spin_is_derived_ = false;
+  std::uint32_t went_on_ = 0;  // awaits of this turn that did not suspend
   counters counters_;
 };
 

@@ -22,6 +22,18 @@ ch::task<ch::error> outcome_of(ch::ticket t) {
   co_return r ? ch::error{} : r.error();
 }
 
+/// Calls that all end where they are made, until another coroutine has had its turn.
+ch::task<> call_until(ch::communicator& comm, const bool& heard) {
+  const ch::time_point patience = ch::steady_now() + std::chrono::seconds{20};
+  while (!heard && ch::steady_now() < patience) co_await comm.barrier();
+  BOOST_TEST(heard, "calls that never suspend keep the others of their engine from running");
+}
+
+ch::task<> be_heard(bool& heard) {
+  co_await ch::sleep_for(std::chrono::milliseconds{1});
+  heard = true;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(communicator_alone)
@@ -105,6 +117,18 @@ BOOST_AUTO_TEST_CASE(started_operations_end_in_any_order_and_may_be_dropped) {
       auto dropped = comm.all_reduce(std::span{a}).start();
     }
     co_await comm.barrier();
+  });
+}
+
+BOOST_AUTO_TEST_CASE(calls_that_end_at_once_let_others_run) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    bool heard = false;
+    const ch::environment& here = co_await ch::this_environment{};
+    ch::scope both{here};
+    both.spawn(call_until(comm, heard));
+    both.spawn(be_heard(heard));
+    co_await both.join();
   });
 }
 

@@ -2,10 +2,15 @@
 #include "job.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <new>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 using namespace chorale;
@@ -208,6 +213,43 @@ task<void> split_too_late(communicator& comm) {
   co_await comm[9].barrier();
 }
 
+/// What passes between the ranks and a child of one of them, outside of any communicator.
+struct outside {
+  std::atomic<bool> child_looks{false};
+  std::atomic<bool> message_is_there{false};
+};
+
+bool comes(const std::atomic<bool>& flag) {
+  const time_point patience = steady_now() + 20s;
+  while (!flag && steady_now() < patience) std::this_thread::yield();
+  return flag;
+}
+
+/// The child of rank 0 awaits what its parent started, and what ends it lies in memory that the child maps.
+task<void> fork_with_a_call_under_way(communicator& comm, outside& between) {
+  co_await comm.barrier();
+  if (comm.rank() != 0) {
+    expect(comes(between.child_looks), "the child got as far as its await");
+    started op = comm.barrier().start();
+    between.message_is_there = true;
+    co_await std::move(op);
+    co_return;
+  }
+  started op = comm.barrier().start();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    between.child_looks = true;
+    const bool there = comes(between.message_is_there);
+    as_result_of<started> awaited = as_result(std::move(op));
+    const result<void> r = co_await std::move(awaited);
+    ::_exit(there && !r && r.error() == errc::forked ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child is refused");
+  co_await std::move(op);
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(jobs)
@@ -249,6 +291,17 @@ BOOST_AUTO_TEST_CASE(a_lost_member_ends_the_child) {
     const std::string wrong = run_job({4, transport, 1}, lose_a_member);
     BOOST_TEST(wrong.empty(), transport << ": " << wrong);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_fork_child_takes_nothing_from_its_parent) {
+  void* const shared =
+      ::mmap(nullptr, sizeof(outside), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  BOOST_REQUIRE(shared != MAP_FAILED);
+  outside& between = *new (shared) outside;
+  const auto body = [&](communicator& comm) { return fork_with_a_call_under_way(comm, between); };
+  const std::string wrong = run_job({.ranks = 2}, body);
+  BOOST_TEST(wrong.empty(), wrong);
+  ::munmap(shared, sizeof(outside));
 }
 
 BOOST_AUTO_TEST_CASE(a_split_that_not_all_make_in_time) {
