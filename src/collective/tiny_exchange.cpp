@@ -81,7 +81,7 @@ void tiny_exchange::write_lines() noexcept {
 void tiny_exchange::write_line(rank_t peer, tiny_line& line) noexcept {
   const std::byte* value = value_for(peer);
   if (bytes_ != 0) std::memcpy(line.payload, value, bytes_);
-  if (link_to(peer).carrier().push_tiny(line)) return;
+  if (link_to(peer).send_line(line)) return;
   outgoing& m = seats_[static_cast<std::size_t>(peer)].send;
   m.header = {};
   m.header.set_key({lane().key, ticket(), 0, 0});
@@ -105,14 +105,18 @@ bool tiny_exchange::look(rank_t peer) noexcept {
   shm_wire& wire = owner().line_to(among().in_epoch(peer));
   const tiny_line* line = wire.peek_tiny();
   if (!line) return false;
-  if (line->ticket == ticket() && line->lane == lane().key && line->call == *pack(signed_as())) {
-    if (bytes_ != 0) std::memcpy(theirs.value, line->payload, bytes_);
-    theirs.here = true;
-  } else {
+  const bool ours = line->ticket == ticket() && line->lane == lane().key &&
+                    line->call == *pack(signed_as()) && line->size() == bytes_;
+  if (!ours) {
     link.dispatch_tiny(*line);
+    wire.pop_tiny();
+    return theirs.here;
   }
+  if (bytes_ != 0) std::memcpy(theirs.value, line->payload, bytes_);
+  theirs.here = true;
   wire.pop_tiny();
-  return theirs.here;
+  link.line_taken(bytes_);
+  return true;
 }
 
 void tiny_exchange::await_rest() noexcept {
@@ -145,6 +149,7 @@ void tiny_exchange::conclude() noexcept {
       fold();
       break;
     case collective_kind::broadcast:
+      if (out == what().in && what().root == among().rank()) break;  // others may be reading the root's
       std::memcpy(out, seats_[static_cast<std::size_t>(what().root)].value, bytes_);
       break;
     case collective_kind::all_gather:

@@ -134,6 +134,15 @@ void pair::on_ready(const frame_header& header) noexcept {
   keep_early(header, nullptr, 0);
 }
 
+bool pair::hold_budget(std::uint64_t bytes) noexcept {
+  if (bytes > eager_budget - held_budget_) {
+    judge_.link_violated(peer_, "more messages came unasked than the budget allows");
+    return false;
+  }
+  held_budget_ += bytes;
+  return true;
+}
+
 void pair::return_budget(std::uint64_t bytes) noexcept {
   owed_budget_ += bytes;
   if (owed_budget_ < eager_budget / 4 || credit_.where != outgoing::place::idle) return;
@@ -289,9 +298,7 @@ void pair::on_frame(const frame_header& header, const std::byte* payload) noexce
       break;
   }
   const std::uint64_t budget = header.kind == frame_kind::eager ? budget_of(header.size) : 0;
-  if (budget > eager_budget - held_budget_)
-    return judge_.link_violated(peer_, "more messages came unasked than the budget allows");
-  held_budget_ += budget;
+  if (!hold_budget(budget)) return;
   const bool wanted = judge_.judge(peer_, header) == verdict::current;
   if (!wanted) return budget != 0 ? return_budget(budget) : void();
   if (header.kind == frame_kind::ready) return on_ready(header);
@@ -329,9 +336,25 @@ void pair::on_tiny(const tiny_line& line) noexcept {
   header.size = line.size();
   header.call = unpack(line.call);
   if (header.size > tiny_line::capacity) return judge_.link_violated(peer_, "a tiny message is too long");
-  if (judge_.judge(peer_, header) != verdict::current) return;
-  if (posted_receive* r = find_posted(header)) return take_whole(*r, line.payload, header.size);
-  keep_early(header, line.payload, 0);
+  const std::uint64_t budget = budget_of(header.size);
+  if (!hold_budget(budget)) return;
+  if (judge_.judge(peer_, header) != verdict::current) return return_budget(budget);
+  posted_receive* r = find_posted(header);
+  if (!r) return keep_early(header, line.payload, budget);
+  take_whole(*r, line.payload, header.size);
+  return_budget(budget);
+}
+
+bool pair::send_line(const tiny_line& line) noexcept {
+  const std::uint64_t cost = budget_of(line.size());
+  if (broken_ || cost > send_budget_ || !wire_->push_tiny(line)) return false;
+  send_budget_ -= cost;
+  return true;
+}
+
+void pair::line_taken(std::uint64_t size) noexcept {
+  const std::uint64_t budget = budget_of(size);
+  if (hold_budget(budget)) return_budget(budget);
 }
 
 void pair::on_broken(error why) noexcept {
@@ -403,7 +426,7 @@ bool pair::take_early_tiny(const message_key& key, std::byte* payload, std::size
     return false;
   }
   if (size != 0) std::memcpy(payload, found->payload.get(), size);
-  if (found->budget != 0) return_budget(found->budget);
+  return_budget(std::exchange(found->budget, 0));
   return true;
 }
 

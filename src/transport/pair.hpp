@@ -103,7 +103,12 @@ class pair final : private frame_receiver {
   [[nodiscard]] std::size_t outstanding() const noexcept { return outstanding_; }
   [[nodiscard]] std::size_t early_arrivals() const noexcept { return early_count_; }
 
-  /// For the one-line path: an early tiny message of this very operation, taken off if there.
+  /// For the one-line path: sends a tiny message in a line, unless none is free or the budget for what comes
+  /// unasked is used up. The peer may be far ahead of us, and no line holds it up.
+  [[nodiscard]] bool send_line(const tiny_line& line) noexcept;
+  /// A line with a payload of `size` was taken off the wire by whoever wanted it.
+  void line_taken(std::uint64_t size) noexcept;
+  /// An early tiny message of this very operation, taken off if there.
   bool take_early_tiny(const message_key& key, std::byte* payload, std::size_t size) noexcept;
   /// A line that the one-line path found but that is not its own.
   void dispatch_tiny(const tiny_line& line) noexcept { on_tiny(line); }
@@ -152,6 +157,8 @@ class pair final : private frame_receiver {
   void take_whole(posted_receive& r, const std::byte* payload, std::uint64_t size) noexcept;
   void take_part(posted_receive& r, const std::byte* payload, std::uint64_t size) noexcept;
   void on_ready(const frame_header& header) noexcept;
+  /// For what came unasked; false, and the link is violated, if the peer had none left.
+  bool hold_budget(std::uint64_t bytes) noexcept;
   void return_budget(std::uint64_t bytes) noexcept;
   owned_notice& new_notice(frame_kind kind, std::uint64_t lane, std::uint64_t ticket);
 

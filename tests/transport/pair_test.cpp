@@ -233,22 +233,22 @@ BOOST_AUTO_TEST_CASE(lanes_end_with_their_reason) {
   BOOST_TEST(j.a->outstanding() == 0u);
 }
 
+tiny_line line_of(std::uint64_t ticket, std::uint64_t lane = 1) {
+  tiny_line line;
+  line.lane = lane;
+  line.ticket = ticket;
+  for (std::size_t i = 0; i < tiny_line::capacity; ++i) line.payload[i] = testing::byte_of(0, i);
+  line.stamp = tiny_line::make_stamp(0, 0, tiny_line::capacity);
+  return line;
+}
+
 BOOST_AUTO_TEST_CASE(lines_are_messages_too) {
   joined j{medium::shm};
-  auto& lines = dynamic_cast<shm_wire&>(j.a->carrier());
-  const auto line_of = [](std::uint64_t ticket) {
-    tiny_line line;
-    line.lane = 1;
-    line.ticket = ticket;
-    for (std::size_t i = 0; i < tiny_line::capacity; ++i) line.payload[i] = testing::byte_of(0, i);
-    line.stamp = tiny_line::make_stamp(0, 0, tiny_line::capacity);
-    return line;
-  };
   test_receive early{{1, 1, 0, 0}, tiny_line::capacity};
   j.b->receive(early);
-  BOOST_REQUIRE(lines.push_tiny(line_of(1)));
-  BOOST_REQUIRE(lines.push_tiny(line_of(2)));
-  BOOST_REQUIRE(lines.push_tiny(line_of(3)));
+  BOOST_REQUIRE(j.a->send_line(line_of(1)));
+  BOOST_REQUIRE(j.a->send_line(line_of(2)));
+  BOOST_REQUIRE(j.a->send_line(line_of(3)));
   j.settle();
   BOOST_TEST(early.ended == 1);
   BOOST_TEST(early.right());
@@ -261,6 +261,59 @@ BOOST_AUTO_TEST_CASE(lines_are_messages_too) {
   BOOST_TEST(late.ended == 1);
   BOOST_TEST(late.right());
   expect_clean(j);
+}
+
+/// Lines of a new lane that go out before the budget for what nobody asked for is used up.
+std::size_t lines_left(joined& j, std::uint64_t lane) {
+  std::size_t sent = 0;
+  while (sent < 100'000 && j.a->send_line(line_of(sent + 1, lane))) {
+    ++sent;
+    j.settle();
+  }
+  BOOST_TEST(j.b->early_arrivals() == sent);
+  return sent;
+}
+
+BOOST_AUTO_TEST_CASE(lines_that_nobody_waits_for_use_up_the_budget) {
+  // Regression: a sender far ahead of a receiver that was busy elsewhere filled the receiver's memory.
+  joined j{medium::shm};
+  constexpr std::size_t all = eager_budget / (2 * sizeof(frame_header));
+  BOOST_TEST(lines_left(j, 1) == all);
+  std::byte taken[tiny_line::capacity] = {};
+  for (std::uint64_t i = 1; i <= all / 2; ++i)
+    BOOST_REQUIRE(j.b->take_early_tiny({1, i, 0, 0}, taken, sizeof taken));
+  j.judge_b.ended.insert(1);
+  j.b->forget_lane(1);
+  j.settle();
+  BOOST_TEST(lines_left(j, 2) >= all - all / 4);
+  j.judge_b.ended.insert(2);
+  j.b->forget_lane(2);
+  j.settle();
+  for (std::uint64_t i = 1; i <= 5 * all; ++i) {  // taken off the wire, received, refused
+    auto& lines = dynamic_cast<shm_wire&>(j.b->carrier());
+    test_receive r{{3, i, 0, 0}, tiny_line::capacity};
+    if (i % 3 == 1) j.b->receive(r);
+    BOOST_REQUIRE(j.a->send_line(line_of(i, i % 3 == 2 ? 1 : 3)));
+    if (i % 3 == 0) {
+      BOOST_REQUIRE(lines.peek_tiny());
+      lines.pop_tiny();
+      j.b->line_taken(tiny_line::capacity);
+    }
+    j.settle();
+    if (i % 3 == 1) BOOST_REQUIRE_EQUAL(r.ended, 1);
+  }
+  expect_clean(j);
+}
+
+BOOST_AUTO_TEST_CASE(lines_without_budget_break_the_link) {
+  joined j{medium::shm};
+  auto& lines = dynamic_cast<shm_wire&>(j.a->carrier());
+  for (std::uint64_t i = 1; i <= 10'000 && j.judge_b.violations.empty(); ++i) {
+    BOOST_REQUIRE(lines.push_tiny(line_of(i)));
+    j.settle();
+  }
+  BOOST_REQUIRE(j.judge_b.violations.size() == 1u);
+  BOOST_TEST(j.judge_b.violations.front() == "more messages came unasked than the budget allows");
 }
 
 BOOST_DATA_TEST_CASE(a_cut_link_is_told_and_gives_memory_back, boost::unit_test::data::make(media), m) {
