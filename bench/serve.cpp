@@ -49,7 +49,6 @@ task<void> obey(communicator& comm, meter& with, peers::command what) {
 }  // namespace
 
 task<int> serve(std::string algorithms) {
-  // Only now: an engine that is made on one CPU takes itself for one of several there, and never spins.
   peers::bind_to_share(number_from("CHORALE_LOCAL_RANK", 0), number_from("CHORALE_LOCAL_SIZE", 1));
   communicator_options settings;
   settings.algorithm = std::move(algorithms);

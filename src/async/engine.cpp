@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 namespace chorale {
@@ -39,15 +38,6 @@ std::unique_ptr<backend> require_backend(backend_kind kind) {
   return std::move(made).value();
 }
 
-int cgroup_quota() noexcept {
-  // cgroup v2 only: "max 100000" or "QUOTA PERIOD". Version 1 hosts keep the affinity mask's answer.
-  std::ifstream file{"/sys/fs/cgroup/cpu.max"};
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return INT32_MAX;
-  return std::max(1, static_cast<int>(std::strtod(quota.c_str(), nullptr) / period));
-}
-
 void pause_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -57,16 +47,6 @@ void pause_cpu() noexcept {
 }
 
 }  // namespace
-
-int usable_cpus() noexcept {
-  static const int found = [] {
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    const int allowed = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-    return std::min(allowed, cgroup_quota());
-  }();
-  return found;
-}
 
 duration derived_spin_budget(int spinning_threads) noexcept {
   return spinning_threads > usable_cpus() ? duration::zero() : default_spin;
@@ -79,8 +59,11 @@ engine::engine(engine_options options)
   spin_is_derived_ = options.spin < duration::zero() && !std::getenv("CHORALE_SPIN_US");
 }
 
-void engine::share_cpus_among(int spinning_threads) noexcept {
-  if (spin_is_derived_) spin_ = std::min(spin_, derived_spin_budget(spinning_threads));
+void engine::share_cpus(cpu_share share) noexcept {
+  if (!spin_is_derived_) return;
+  const duration now_fits = share == cpu_share::one_each ? default_spin : duration::zero();
+  spin_ = knows_its_share_ ? std::min(spin_, now_fits) : now_fits;
+  knows_its_share_ = true;
 }
 
 engine::engine(std::unique_ptr<backend> io, duration spin)

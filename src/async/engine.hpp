@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chorale/async/backend.hpp>
+#include <chorale/async/cpus.hpp>
 #include <chorale/async/environment.hpp>
 #include <chorale/async/inbox.hpp>
 #include <chorale/async/poller.hpp>
@@ -26,7 +27,7 @@ namespace chorale {
 struct engine_options {
   backend_kind backend = backend_kind::automatic;
   /// How long to poll before sleeping while a poller has operations outstanding; negative: derived from the
-  /// CPUs this process may use (zero on a single one). CHORALE_SPIN_US overrides it.
+  /// CPUs that host-mates share (see `share_cpus`). CHORALE_SPIN_US overrides it.
   duration spin = duration{-1};
 };
 
@@ -83,9 +84,10 @@ class engine {
 
   [[nodiscard]] duration spin_budget() const noexcept { return spin_; }
   void set_spin_budget(duration spin) noexcept { spin_ = spin; }
-  /// So many threads of this host spin for each other: an engine that chose its budget itself stops spinning
-  /// when they are more than the CPUs. A budget that the options or CHORALE_SPIN_US gave stays.
-  void share_cpus_among(int spinning_threads) noexcept;
+  /// What has come out about the CPUs of this host (see `one_cpu_each`): an engine that chose its budget
+  /// itself spins if every communicator that told it had enough, however few this thread may use. A budget
+  /// that the options or CHORALE_SPIN_US gave stays.
+  void share_cpus(cpu_share share) noexcept;
 
   struct counters {
     std::uint64_t turns = 0;
@@ -128,14 +130,14 @@ class engine {
   std::atomic<bool> asleep_{false};  // a post has to ring
   duration spin_;
   bool spin_is_derived_ = false;
+  bool knows_its_share_ = false;
   std::uint32_t went_on_ = 0;  // awaits of this turn that did not suspend
   counters counters_;
 };
 
-/// The spin budget an engine chooses by itself: zero when fewer CPUs than `spinning_threads` are usable.
+/// The spin budget an engine chooses by itself, before it knows whom it shares CPUs with: zero when fewer
+/// than `spinning_threads` are usable.
 [[nodiscard]] duration derived_spin_budget(int spinning_threads) noexcept;
-/// CPUs this process may use: the affinity mask, lowered by the cgroup quota.
-[[nodiscard]] int usable_cpus() noexcept;
 
 template <class T>
 T engine::run(task<T> work) {

@@ -207,7 +207,11 @@ poller::arming core::arm() noexcept {
   if (running_ != 0 && !patience_.armed()) loop_.arm(patience_, loop_.now() + patience_step);
   bool fence = false;
   for (auto& link : pairs_) fence = (link && link->announce_sleep()) || fence;
-  if (fence) heavy_fence();
+  if (fence && !heavy_fence()) {
+    for (auto& link : pairs_)
+      if (link) link->fence_refused();
+    return arming::busy;
+  }
   for (auto& link : pairs_)
     if (link && !link->arm()) return arming::busy;
   return arming::armed;

@@ -89,22 +89,30 @@ class assembler {
     return numbers;
   }
 
+  /// What host-mates have to know of each other.
+  struct about_me {
+    std::uint64_t sharing = 0;  ///< with so many ranks
+    allowed_cpus cpus;          ///< of the engine's thread
+  };
+
   /// The one-line path is used if every rank shares memory with every other; rank 0's settings count for all.
   task<result<void>> agree() {
     const world& w = made_->members;
     selection_ = selection_settings::decoded(w.peers.front().capabilities);
-    const std::uint64_t mine = w.config.tcp_between_mates ? 0 : among_.mates().size();
+    const about_me mine{w.config.tcp_between_mates ? 0 : among_.mates().size(),
+                        allowed_cpus::of_this_thread()};
     const std::span<const std::byte> bytes = std::as_bytes(std::span{&mine, 1});
     task<result<std::vector<std::vector<std::byte>>>> asking = among_.all_gather_bytes(bytes);
     auto answers = co_await std::move(asking);
     if (!answers) co_return std::move(answers).error();
-    selection_.all_lines = mine == static_cast<std::uint64_t>(w.size);
+    selection_.all_lines = mine.sharing == static_cast<std::uint64_t>(w.size);
     for (const auto& answer : *answers) {
-      std::uint64_t theirs = 0;
+      about_me theirs;
       if (answer.size() != sizeof theirs)
-        co_return error{errc::protocol_error, "a host-mate sent a count of wrong size"};
+        co_return error{errc::protocol_error, "a host-mate told of itself in a wrong size"};
       std::memcpy(&theirs, answer.data(), sizeof theirs);
-      selection_.all_lines = selection_.all_lines && theirs == static_cast<std::uint64_t>(w.size);
+      selection_.all_lines = selection_.all_lines && theirs.sharing == static_cast<std::uint64_t>(w.size);
+      cpus_.push_back(theirs.cpus);
     }
     co_return result<void>{};
   }
@@ -178,7 +186,9 @@ class assembler {
       setup.wires[index] = std::move(lines);
     }
     made_->inside = std::make_unique<core>(std::move(setup));
-    loop_.share_cpus_among(static_cast<int>(slots()));
+    const bool enough = one_cpu_each(cpus_[slot()], cpus_);
+    loop_.share_cpus(enough ? cpu_share::one_each : cpu_share::too_few);
+    if (enough && loop_.spin_budget() != duration::zero()) views_[slot()].fence_for_mates();
   }
 
   result<void> start_guard() {
@@ -233,6 +243,7 @@ class assembler {
   std::unique_ptr<epoch> made_;
   host_exchange among_;
   selection_settings selection_;
+  std::vector<allowed_cpus> cpus_;  // by position
   std::vector<shm_segment> views_;
   unique_fd own_bell_;
   std::vector<unique_fd> guard_bells_;

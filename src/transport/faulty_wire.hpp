@@ -59,6 +59,8 @@ class faulty_wire final : public wire, private frame_receiver {
     carrier_->forget_target(begin, end);
   }
 
+  bool announce_sleep(bool wants_room) noexcept override { return carrier_->announce_sleep(wants_room); }
+  void fence_refused() noexcept override { carrier_->fence_refused(); }
   bool arm(bool wants_room) noexcept override {
     // What was held back is there already.
     return !std::exchange(held_back_, false) && (broken_ || carrier_->arm(wants_room));

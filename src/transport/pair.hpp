@@ -95,6 +95,7 @@ class pair final : private frame_receiver {
   std::size_t progress(std::size_t budget) noexcept;
   /// Before `arm`: see wire.hpp.
   [[nodiscard]] bool announce_sleep() noexcept { return !broken_ && wire_->announce_sleep(wants_room()); }
+  void fence_refused() noexcept { wire_->fence_refused(); }
   [[nodiscard]] bool arm() noexcept { return broken_ || wire_->arm(wants_room()); }
   void disarm() noexcept { wire_->disarm(); }
   [[nodiscard]] bool broken() const noexcept { return broken_; }

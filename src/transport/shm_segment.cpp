@@ -1,4 +1,3 @@
-#include <chorale/async/engine.hpp>
 #include <chorale/transport/asymmetric_fence.hpp>
 #include <chorale/transport/shm_segment.hpp>
 
@@ -33,11 +32,7 @@ std::size_t shm_segment::bytes(std::uint32_t slots) noexcept {
 
 shm_segment shm_segment::initialise(void* memory, std::uint32_t slots) noexcept {
   ::new (memory) shm_header_line{magic, version, slots, ring_bytes(slots)};
-  const shm_segment made{memory, slots};
-  // Where ranks share CPUs every wait is a sleep, and this fence costs more than all those of its writers.
-  const bool heavy = static_cast<int>(slots) <= usable_cpus() && heavy_fences_work();
-  made.owner().heavy_fence.store(heavy ? 1 : 0, std::memory_order_relaxed);
-  return made;
+  return {memory, slots};
 }
 
 result<shm_segment> shm_segment::open(void* memory, std::size_t mapped, std::uint32_t slots) {
@@ -48,6 +43,10 @@ result<shm_segment> shm_segment::open(void* memory, std::size_t mapped, std::uin
                                            std::to_string(version) + " for " + std::to_string(slots) +
                                            " slots"};
   return shm_segment{memory, slots};
+}
+
+void shm_segment::fence_for_mates() const noexcept {
+  if (heavy_fences_work()) owner().heavy_fence.store(1, std::memory_order_relaxed);
 }
 
 shm_owner_line& shm_segment::owner() const noexcept {

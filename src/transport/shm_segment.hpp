@@ -4,8 +4,8 @@
 // A sealed memfd passed over a unix socket, never a name in /dev/shm. Layout, 64-byte lines, one writer each:
 //   header | owner line (asleep) | per mate: writer line, reader line, tiny lines, short slots, ring
 // A mate writes only its own channel's writer line, tiny lines, slots and ring; the owner writes the reader
-// lines and its asleep word (which a mate clears when it rings the doorbell). Only `ring_bytes` varies; it
-// follows from the number of mates so that a rank's segment stays within `segment_budget`.
+// lines and its owner line (whose asleep word a mate clears when it rings the doorbell). Only `ring_bytes`
+// varies; it follows from the number of mates so that a rank's rings stay within `segment_budget`.
 #pragma once
 
 #include <chorale/async/result.hpp>
@@ -73,6 +73,9 @@ class shm_segment {
   /// errc::protocol_error when the memory holds no segment for so many slots.
   [[nodiscard]] static result<shm_segment> open(void* memory, std::size_t mapped, std::uint32_t slots);
 
+  /// By the owner, while it is awake: from now on its fence before sleeping serves for its mates too, if the
+  /// kernel lets it. Only where sleeping is rare: it costs more than many of theirs.
+  void fence_for_mates() const noexcept;
   [[nodiscard]] shm_owner_line& owner() const noexcept;
   /// The part that the mate in slot `writer` writes.
   [[nodiscard]] shm_channel channel(std::uint32_t writer) const noexcept;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace chorale {
 namespace {
 
 constexpr std::uint64_t header_bytes = sizeof(frame_header);
+static_assert(offsetof(frame_header, call) + offsetof(signature, reserved) + sizeof(signature::reserved) ==
+              header_bytes);
 /// A header of this kind says: go on at the start of the ring.
 constexpr auto skip = static_cast<frame_kind>(0);
 /// Data goes in pieces of this size, so that the reader works on one while the next is written.
@@ -27,7 +30,7 @@ shm_wire::shm_wire(const shm_wire_setup& setup) noexcept
       own_line_{&setup.own.owner()},
       peer_line_{&setup.peers.owner()},
       peer_doorbell_{setup.peer_doorbell},
-      light_{heavy_fences_work() && peer_line_->heavy_fence.load(std::memory_order_acquire) == 1} {}
+      registered_{heavy_fences_work()} {}
 
 std::uint64_t shm_wire::room() noexcept { return out_.ring_bytes - (tail_ - cached_head_); }
 
@@ -38,7 +41,7 @@ void shm_wire::publish(std::uint64_t bytes) noexcept {
 
 void shm_wire::ring_if_asleep() noexcept {
   // Pairs with the one before `arm`: either the peer sees what was published, or we see that it sleeps.
-  frequent_fence(light_);
+  frequent_fence(light());
   if (peer_line_->asleep.load(std::memory_order_relaxed) == 0) return;
   if (peer_line_->asleep.exchange(0, std::memory_order_relaxed) == 0) return;
   const std::uint64_t one = 1;
@@ -188,7 +191,7 @@ std::size_t shm_wire::poll_ring(frame_receiver& to, std::size_t budget) noexcept
     in_.reader->head.store(head_, std::memory_order_release);
   }
   if (moved != 0) {
-    frequent_fence(light_);  // pairs with the one before `arm`, for a writer that waits for room
+    frequent_fence(light());  // pairs with the one before `arm`, for a writer that waits for room
     wake_waiting_writer();
   }
   return moved;
@@ -208,12 +211,17 @@ bool shm_wire::announce_sleep(bool wants_room) noexcept {
 }
 
 bool shm_wire::arm(bool wants_room) noexcept {
-  if (!announced_ && announce_sleep(wants_room)) heavy_fence();
+  if (!announced_ && announce_sleep(wants_room) && !heavy_fence()) return fence_refused(), false;
   announced_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (failed_) return true;
   if (peek_tiny() || full_slot() || in_.writer->tail.load(std::memory_order_acquire) != head_) return false;
   return !wants_room || out_.reader->head.load(std::memory_order_acquire) == cached_head_;
+}
+
+void shm_wire::fence_refused() noexcept {
+  announced_ = false;
+  own_line_->heavy_fence.store(0, std::memory_order_relaxed);
 }
 
 void shm_wire::disarm() noexcept {

@@ -31,6 +31,7 @@ class shm_wire final : public wire {
   std::size_t poll(frame_receiver& to, std::size_t budget) noexcept override;
   void forget_target(const std::byte*, const std::byte*) noexcept override {}
   bool announce_sleep(bool wants_room) noexcept override;
+  void fence_refused() noexcept override;
   bool arm(bool wants_room) noexcept override;
   void disarm() noexcept override;
   [[nodiscard]] const char* name() const noexcept override { return "shm"; }
@@ -50,6 +51,10 @@ class shm_wire final : public wire {
   void ring_if_asleep() noexcept;
 
  private:
+  /// The peer's fence before it sleeps serves for ours.
+  [[nodiscard]] bool light() const noexcept {
+    return registered_ && peer_line_->heavy_fence.load(std::memory_order_relaxed) == 1;
+  }
   [[nodiscard]] std::uint64_t room() noexcept;
   [[nodiscard]] short_slot* free_slot() noexcept;
   [[nodiscard]] short_slot* full_slot() const noexcept;
@@ -66,7 +71,7 @@ class shm_wire final : public wire {
   shm_owner_line* own_line_;
   shm_owner_line* peer_line_;
   int peer_doorbell_;
-  bool light_;                     // the peer's fence before it sleeps serves for ours
+  bool registered_;                // for the fences of others
   bool announced_ = false;         // between `announce_sleep` and `arm`
   std::uint64_t tail_ = 0;         // written
   std::uint64_t cached_head_ = 0;  // what the peer had read when we last looked

@@ -78,6 +78,9 @@ class wire {
     static_cast<void>(wants_room);
     return false;
   }
+  /// That fence was refused: from now on the peer has to fence by itself. Whoever hears of it must not sleep
+  /// before it has gone round its loop once more, by when the peer does.
+  virtual void fence_refused() noexcept {}
   /// Before the engine sleeps: from now on its doorbell rings, or its backend completes a request, when
   /// something arrives or, if `wants_room`, when there is room again. Returns false when that is so already.
   virtual bool arm(bool wants_room) noexcept = 0;

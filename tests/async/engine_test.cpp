@@ -5,10 +5,14 @@
 #include <chorale/async/sleep.hpp>
 #include <chorale/async/virtual_backend.hpp>
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -398,6 +402,58 @@ BOOST_AUTO_TEST_CASE(the_derived_budget_heeds_the_cpus) {
   BOOST_TEST(usable_cpus() >= 1);
   BOOST_TEST((derived_spin_budget(usable_cpus() + 1) == duration::zero()));
   BOOST_TEST((derived_spin_budget(1) > duration::zero()));
+}
+
+allowed_cpus on(std::initializer_list<std::size_t> cpus) {
+  allowed_cpus made;
+  for (const std::size_t cpu : cpus) made.add(cpu);
+  return made;
+}
+
+BOOST_AUTO_TEST_CASE(threads_have_a_cpu_each_or_not) {
+  const auto each = [](std::vector<allowed_cpus> threads) {
+    std::string answers;
+    for (const allowed_cpus& mine : threads) answers += one_cpu_each(mine, threads) ? 'y' : 'n';
+    return answers;
+  };
+  if (cpu_quota() < 4) return;
+  BOOST_TEST(on({0, 63, 64, 1023}).count() == 4);
+  BOOST_TEST(each({on({0})}) == "y");
+  BOOST_TEST(each({on({0}), on({1})}) == "yy");    // bound to a core each
+  BOOST_TEST(each({on({70}), on({70})}) == "nn");  // bound to the same one
+  BOOST_TEST(each({on({0, 1}), on({0, 1})}) == "yy");
+  BOOST_TEST(each({on({0, 1}), on({0, 1}), on({1, 0})}) == "nnn");
+  BOOST_TEST(each({on({0}), on({0, 1})}) == "ny");
+  BOOST_TEST(each({on({0, 1}), on({2, 3}), on({2, 3}), on({2})}) == "ynnn");
+  BOOST_TEST(each({on({}), on({0})}) == "ny");  // of one nothing is known
+  BOOST_TEST(allowed_cpus::of_this_thread().count() >= usable_cpus());
+}
+
+BOOST_AUTO_TEST_CASE(an_engine_bound_to_one_cpu_spins_once_it_knows_that_it_is_alone_there) {
+  cpu_set_t before;
+  CPU_ZERO(&before);
+  BOOST_REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  std::thread bound{[&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+      if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    engine loop;
+    const allowed_cpus mine = allowed_cpus::of_this_thread();
+    BOOST_TEST(mine.count() == 1);
+    BOOST_TEST(one_cpu_each(mine, std::span{&mine, 1}));
+    loop.share_cpus(cpu_share::one_each);
+    BOOST_TEST((loop.spin_budget() > duration::zero()));
+    loop.share_cpus(cpu_share::too_few);  // another communicator
+    BOOST_TEST((loop.spin_budget() == duration::zero()));
+    loop.share_cpus(cpu_share::one_each);
+    BOOST_TEST((loop.spin_budget() == duration::zero()));
+    engine told{engine_options{.spin = 7us}};
+    told.share_cpus(cpu_share::too_few);
+    BOOST_TEST((told.spin_budget() == 7us));
+  }};
+  bound.join();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -42,6 +42,7 @@ class ranks {
       memory_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
       std::fill_n(memory_.back().get(), bytes, std::byte{});
       views.push_back(shm_segment::initialise(memory_.back().get(), slots));
+      if (r % 2 == 0) views.back().fence_for_mates();  // both kinds side by side
     }
     std::vector<core_setup> setups(static_cast<std::size_t>(n));
     for (rank_t r = 0; r < n; ++r) {
