@@ -3,10 +3,16 @@
 #include <chorale/api/description.hpp>
 
 #include <boost/test/unit_test.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
+#include <span>
 
 using namespace chorale;
 using namespace chorale::testing;
@@ -136,6 +142,46 @@ BOOST_AUTO_TEST_CASE(large_messages_in_pieces) {
         settings.force(kind);
         check_case(n, large_bytes / sizeof(float) + 13, over, settings, true, 5);
       }
+}
+
+BOOST_AUTO_TEST_CASE(a_call_that_is_known_takes_its_scalar_anew) {
+  engine loop;
+  ranks all{loop, 3, medium::shm};
+  std::array<int, 3> wrong{};
+  auto body = [&](core& on, rank_t r) -> task<void> {
+    const std::array<float, 2> in{1, 2};
+    std::array<float, 2> out{};
+    for (int i = 1; i <= 20; ++i) {
+      const auto factor = static_cast<float>(i);
+      co_await place_checked(on, chorale::all_reduce(in, out, premul_sum(factor)).what);
+      wrong[static_cast<std::size_t>(r)] += out[0] != 3 * factor || out[1] != 6 * factor;
+    }
+  };
+  all.run(body);
+  BOOST_TEST(wrong == (std::array<int, 3>{}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_root_that_broadcasts_in_place_writes_nothing) {
+  const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const at = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  BOOST_REQUIRE(at != MAP_FAILED);
+  const std::span<std::int32_t> roots{static_cast<std::int32_t*>(at), page / sizeof(std::int32_t)};
+  std::iota(roots.begin(), roots.end(), 7);
+  BOOST_REQUIRE(::mprotect(at, page, PROT_READ) == 0);
+  for (const std::size_t count : {std::size_t{1}, std::size_t{8}, std::size_t{9}, roots.size()}) {
+    engine loop;
+    ranks all{loop, 3, medium::shm};
+    std::array<bool, 3> right{};
+    auto body = [&](core& on, rank_t r) -> task<void> {
+      std::vector<std::int32_t> own(count);
+      const std::span<std::int32_t> mine = r == 1 ? roots.first(count) : std::span{own};
+      co_await place_checked(on, chorale::broadcast(mine, 1).what);
+      right[static_cast<std::size_t>(r)] = std::ranges::equal(mine, roots.first(count));
+    };
+    all.run(body);
+    BOOST_TEST((right[0] && right[1] && right[2]), "count " << count);
+  }
+  ::munmap(at, page);
 }
 
 BOOST_AUTO_TEST_CASE(a_root_that_runs_far_ahead_of_tiny_broadcasts) {

@@ -213,6 +213,8 @@ BOOST_AUTO_TEST_CASE(every_difference_is_told) {
     engine loop{engine_options{backend_kind::automatic, duration{0}}};
     check(d, medium::shm, loop);
     check(d, medium::tcp, loop);
+    engine spinning{engine_options{.spin = std::chrono::microseconds{20}}};  // looks before it suspends
+    check(d, medium::shm, spinning);
   }
 }
 
