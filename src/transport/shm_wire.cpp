@@ -63,7 +63,7 @@ bool shm_wire::push_short(outgoing& m) noexcept {
   short_slot* slot = free_slot();
   if (!slot) return false;
   if (m.size != 0) std::memcpy(slot->payload, m.data, m.size);
-  std::memcpy(&slot->header, &m.header, header_bytes - sizeof m.header.call.reserved);
+  std::memcpy(static_cast<void*>(&slot->header), &m.header, header_bytes - sizeof m.header.call.reserved);
   std::atomic_ref{slot->header.call.reserved}.store(++slots_written_, std::memory_order_release);
   ring_if_asleep();
   m.sent = m.size;
