@@ -237,7 +237,7 @@ bool is_same(const call& a, const call& b) noexcept {
   return a.in == b.in && a.out == b.out && a.count == b.count && a.kind == b.kind && a.type == b.type &&
          a.op == b.op && a.scalar_type == b.scalar_type && a.root == b.root && a.in_count == b.in_count &&
          a.out_count == b.out_count && a.counts == b.counts && a.user == b.user &&
-         a.kind != collective_kind::message && a.kind != collective_kind::none;
+         a.on_device == b.on_device && a.kind != collective_kind::message && a.kind != collective_kind::none;
 }
 
 signature signature_of(const call& c) noexcept {

@@ -180,6 +180,9 @@ BOOST_AUTO_TEST_CASE(only_the_very_same_call_is_known_from_before) {
   call retyped = made;
   retyped.type = dtype::i32;
   BOOST_TEST(!known.find(retyped));
+  call elsewhere = made;
+  elsewhere.on_device = true;  // pinned memory has one address for both
+  BOOST_TEST(!known.find(elsewhere));
   const call message = chorale::send(m.a, 1).what;
   known.remember(message, {});
   BOOST_TEST(!known.find(message));
