@@ -1,9 +1,9 @@
 // A communicator for plain code without coroutines: every call waits for its end.
 //
 //   chorale::blocking_communicator comm;
-//   comm.all_reduce(grad, chorale::avg);                                    // throws `failure`
-//   comm.all_reduce(grad, chorale::avg, chorale::deadline{50ms});           // … errc::timed_out
-//   chorale::result<> r = comm.all_reduce(grad, chorale::avg, std::nothrow);// says it instead
+//   comm.all_reduce(grad, chorale::avg);                                      // throws `failure`
+//   comm.all_reduce(grad, chorale::avg, chorale::deadline{50ms});             // … errc::timed_out
+//   chorale::result<> r = comm.all_reduce(grad, chorale::avg, std::nothrow);  // says it instead
 //
 // Has an engine and a thread of its own; joins in the constructor and leaves in the destructor. Calls may
 // come from several threads: hosted_lane.hpp says how they are ordered; threads that work at once take lanes

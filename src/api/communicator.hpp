@@ -1,9 +1,7 @@
 // communicator: a fixed group of ranks that call the same operations in the same order.
 //
 //   chorale::task<> work() {
-//     auto comm = co_await chorale::communicator::join();  // from the launcher's variables; else a job of
-//     one
-//
+//     auto comm = co_await chorale::communicator::join();  // by the launcher's variables, or a job of one
 //     co_await comm.all_reduce(gradient, chorale::sum);
 //   }
 //

@@ -1,12 +1,16 @@
 // Endpoints: messages, tensors and requests between processes that are not ranks of one job.
 //
-//   chorale::task<> serve() {                                     chorale::task<> use() {
-//     auto service = co_await chorale::listen("unix:@echo");        auto peer = co_await
-//     chorale::connect("unix:@echo"); for (;;) {                                                    auto
-//     answer = co_await peer.call(1, "hello"sv);
-//       auto asked = co_await service.next_request();               co_await peer.close();
-//       co_await std::move(asked).reply(asked.message().bytes());  }
+//   chorale::task<> serve() {
+//     auto service = co_await chorale::listen("unix:@echo");
+//     for (;;) {
+//       auto asked = co_await service.next_request();
+//       co_await asked.reply(asked.message().bytes());
 //     }
+//   }
+//   chorale::task<> use() {
+//     auto peer = co_await chorale::connect("unix:@echo");
+//     auto answer = co_await peer.call(1, "hello"sv);
+//     co_await peer.close();
 //   }
 //
 // All of it belongs to the engine inside which it was made, and to that engine's thread. Every await throws

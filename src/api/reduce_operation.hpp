@@ -2,8 +2,8 @@
 // application's own function. A plain value; `sum`, `avg`, … convert to it by themselves.
 //
 //   comm.all_reduce(grad, chorale::avg);
-//   comm.all_reduce(grad, chorale::premul_sum(0.5f));    // each rank's own factor, and no part of what must
-//   match comm.all_reduce(keys, chorale::user_reduction{"longest", take_longest});
+//   comm.all_reduce(grad, chorale::premul_sum(0.5f));  // each rank's own factor; factors may differ
+//   comm.all_reduce(keys, chorale::user_reduction{"longest", take_longest});
 //
 // What each computes, for which types, and where it rounds: docs/numbers.md.
 #pragma once

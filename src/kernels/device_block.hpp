@@ -2,8 +2,8 @@
 //
 //   region   one per rank, device memory of the library, mapped by every peer. Peers write signatures,
 //            packets, lines, chunks, flags and credits here; only the owner reads. Never user memory.
-//   block    one per rank, device memory, private: counters, stop word and bookkeeping of the owner's
-//   kernels. mailbox  one per rank, pinned host memory: the host writes `abort`, kernels write the rest.
+//   block    one per rank, device memory, private: counters, stop word and bookkeeping of its kernels
+//   mailbox  one per rank, pinned host memory: the host writes `abort`, kernels write the rest
 //
 // The layout of a region depends only on values that all ranks agreed on at creation.
 #pragma once

@@ -64,8 +64,7 @@ BOOST_AUTO_TEST_CASE(mpirun_starts_ranks_too, *boost::unit_test::precondition(mp
   }
 }
 
-// --- mpirun over two hosts
-// -----------------------------------------------------------------------------------
+// mpirun over two hosts.
 
 /// What mpirun takes for ssh: `AGENT ADDRESS COMMAND…` runs the command on the host of that address.
 class remote_shell {
@@ -127,8 +126,7 @@ BOOST_AUTO_TEST_CASE(mpirun_over_two_hosts_needs_a_root,
   }
 }
 
-// --- Slurm
-// ---------------------------------------------------------------------------------------------------
+// Slurm.
 
 BOOST_AUTO_TEST_CASE(srun_starts_ranks_too, *boost::unit_test::precondition(slurm_is_here)) {
   const local_slurm slurm;

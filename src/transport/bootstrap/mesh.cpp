@@ -187,8 +187,7 @@ task<void> mesh_builder::watch_losses() {
   done_.set();
 }
 
-// --- accepting
-// -------------------------------------------------------------------------------------------------------
+// Accepting.
 
 unique_fd* mesh_builder::slot_for(const hello& h) {
   peer& p = at(h.from);
@@ -242,8 +241,7 @@ task<void> mesh_builder::place_mate(rank_t from, unique_fd fd) {
   check(from);
 }
 
-// --- connecting
-// ------------------------------------------------------------------------------------------------------
+// Connecting.
 
 task<void> mesh_builder::reach(rank_t to) {
   if (record(to).host_id == record(self_).host_id && !record(to).mate_name.empty()) {
@@ -326,8 +324,7 @@ task<result<unique_fd>> mesh_builder::try_address(address where, hello mine) {
   co_return fd;
 }
 
-// --- both
-// ------------------------------------------------------------------------------------------------------------
+// Both.
 
 void mesh_builder::become_mates(rank_t r, unique_fd fd) {
   peer& p = at(r);
