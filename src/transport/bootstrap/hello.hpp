@@ -1,6 +1,6 @@
 // The hello: how two ends of a fresh connection learn who the other is and that it knows the job's secret.
 //
-//   connector → acceptor   hello      who I am, whom I want, for what, and a challenge        72 bytes
+//   connector → acceptor   hello      who I am, whom I want, for what, and a challenge        64 bytes
 //   acceptor  → connector  question   version, status, the acceptor's challenge               24 bytes
 //   connector → acceptor   proof      HMAC(secret, "connect" hello question)                  32 bytes
 //   acceptor  → connector  verdict    version, status, HMAC(secret, "accept" hello question status)  40 bytes
