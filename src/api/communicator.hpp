@@ -52,7 +52,9 @@ class communicator : public collective_calls<communicator> {
   /// Joins the job that the launcher's variables describe (docs/launchers.md); a job of one without a
   /// launcher. Throws errc::bootstrap_failed, errc::secret_refused, errc::invalid_argument, … with what was
   /// waited for.
-  [[nodiscard]] static task<communicator> join(communicator_options options = {});
+  [[nodiscard]] static task<communicator> join(communicator_options options);
+  /// An overload and no default argument: g++ 12 destroys an aggregate made inside an await expression twice.
+  [[nodiscard]] static task<communicator> join() { return join(communicator_options{}); }
 
   communicator(communicator&&) noexcept;
   communicator& operator=(communicator&&) noexcept;

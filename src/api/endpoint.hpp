@@ -33,6 +33,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace chorale {
 
@@ -178,9 +179,17 @@ class listener {
 /// Throws errc::invalid_argument for an address or options that can not be used (no secret where other hosts
 /// can reach it), errc::system_error with the call that failed. A host name is resolved within the call,
 /// which blocks the engine for as long.
-[[nodiscard]] task<listener> listen(std::string address, endpoint_options options = {});
+[[nodiscard]] task<listener> listen(std::string address, endpoint_options options);
 /// Throws errc::secret_refused, invalid_argument (another service), invalid_state (the service is full),
 /// timed_out (no complete hello within `hello_limit`), protocol_error, system_error (nobody listens), …
-[[nodiscard]] task<peer_handle> connect(std::string address, endpoint_options options = {});
+[[nodiscard]] task<peer_handle> connect(std::string address, endpoint_options options);
+
+// Overloads and no default arguments: g++ 12 destroys an aggregate made inside an await expression twice.
+[[nodiscard]] inline task<listener> listen(std::string address) {
+  return listen(std::move(address), endpoint_options{});
+}
+[[nodiscard]] inline task<peer_handle> connect(std::string address) {
+  return connect(std::move(address), endpoint_options{});
+}
 
 }  // namespace chorale
