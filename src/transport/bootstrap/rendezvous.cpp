@@ -145,6 +145,8 @@ task<void> rendezvous::converse_with_launcher(conversation& talk) {
   writing.spawn(write_outbox(talk));
   watchers_.push_back(&talk);
   push(talk, std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::watching, {})));
+  for (const seat& s : seats_)  // who was lost before the launcher came
+    if (s.state == presence::dead && complete()) push(talk, loss_of(s));
   task<result<message>> until_closed = talk.connection.receive(0);
   (void)co_await std::move(until_closed);
   std::erase(watchers_, &talk);
@@ -314,6 +316,14 @@ void rendezvous::decide() {
   for (seat* s : members) push(*s->talk, message);
 }
 
+rendezvous::shared_bytes rendezvous::loss_of(const seat& s) const {
+  byte_writer body;
+  body.put(table_.epoch);
+  body.put(s.rank);
+  body.put(s.record.origin);
+  return std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::lost, body.bytes()));
+}
+
 void rendezvous::mark_dead(seat& s) {
   if (s.ended() || s.state == presence::awaited) return;
   const bool was_member = s.member();
@@ -323,12 +333,7 @@ void rendezvous::mark_dead(seat& s) {
     fail_all(error{errc::peer_lost, "rank " + std::to_string(origin) + " ended before the job was complete",
                    origin});
   } else if (was_member) {
-    byte_writer body;
-    body.put(table_.epoch);
-    body.put(s.rank);
-    body.put(origin);
-    const auto message =
-        std::make_shared<const std::vector<std::byte>>(encode_message(message_kind::lost, body.bytes()));
+    const shared_bytes message = loss_of(s);
     for (seat& other : seats_)
       if (other.talk && other.member() && !other.ended()) push(*other.talk, message);
     for (conversation* watcher : watchers_) push(*watcher, message);

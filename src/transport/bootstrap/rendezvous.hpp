@@ -106,6 +106,7 @@ class rendezvous {
   void decide_if_heard();
   void decide();
   void mark_dead(seat& s);
+  [[nodiscard]] shared_bytes loss_of(const seat& s) const;
   void check_finished();
   void forget_unsent(conversation& talk);
   void push(conversation& talk, shared_bytes bytes);

@@ -450,7 +450,7 @@ task<void> join_only(bootstrap_config config, std::vector<rendezvous_link>& link
   mine.addresses = {"10.0.0.1:40000", "10.1.0.1:40000"};
   task<result<member_table>> joining = link->join(mine, never);
   const auto table = co_await std::move(joining);
-  if (table && table->members.size() == 1000) ++good;
+  if (table && table->members.size() == static_cast<std::size_t>(config.size)) ++good;
   links.push_back(*std::move(link));  // stays until all have their table
 }
 
@@ -472,6 +472,42 @@ BOOST_AUTO_TEST_CASE(a_thousand_ranks_meet) {
   const auto took = std::chrono::duration_cast<milliseconds>(steady_now() - started);
   BOOST_TEST_MESSAGE("1,000 ranks at the rendezvous: " << took.count() << " ms");
   BOOST_TEST((took < std::chrono::seconds{20}));
+}
+
+struct losses {
+  rank_t by_the_member = no_rank;
+  rank_t by_the_launcher = no_rank;
+};
+
+/// Two members meet and one of them is lost; a launcher comes when the other has heard of it.
+task<losses> lose_one_before_the_launcher_comes(const decider& place) {
+  const environment& here = co_await this_environment{};
+  scope both{here};
+  std::vector<rendezvous_link> links;
+  int good = 0;
+  for (rank_t rank = 0; rank < 2; ++rank) both.spawn(join_only(place.config(rank, 2), links, good));
+  co_await both.join();
+  ::shutdown(links.front().fd(), SHUT_RDWR);
+  losses told;
+  task<error> waiting = links.back().first_loss(1);
+  const error loss = co_await std::move(waiting);
+  told.by_the_member = loss.culprit();
+  const bootstrap_config config = place.config(0, 2);
+  task<result<rendezvous_link>> coming = rendezvous_link::connect(config, never, hello_purpose::launcher);
+  auto launcher = co_await std::move(coming);
+  task<result<rank_t>> hearing = launcher.value().next_lost_origin();
+  const auto heard = co_await std::move(hearing);
+  told.by_the_launcher = heard.value();
+  co_return told;
+}
+
+BOOST_AUTO_TEST_CASE(a_launcher_that_comes_late_hears_of_losses_before) {
+  const decider place{2};
+  engine loop;
+  const losses told =
+      loop.run(with_timeout(std::chrono::seconds{20}, lose_one_before_the_launcher_comes(place)));
+  BOOST_TEST(told.by_the_member != no_rank);
+  BOOST_TEST(told.by_the_launcher == told.by_the_member);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
