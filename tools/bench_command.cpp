@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <new>
 
 namespace chorale::tools {
 namespace {
@@ -125,8 +126,13 @@ int run(given_options given, int argc, char** argv) {
     return loop.run(bench::bench_collective(*given.what, given.work));
   } catch (const failure& f) {
     std::fprintf(stderr, "chorale bench: %s\n", f.what());
-    return 1;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "chorale bench: %s\n",
+                 error{errc::out_of_memory, "several buffers of the largest size per rank; lower -e"}
+                     .message()
+                     .c_str());
   }
+  return 1;
 }
 
 void add_calls(CLI::App& command, given_options& given) {

@@ -172,7 +172,9 @@ result<std::string> find_program(const std::string& name) {
   namespace fs = std::filesystem;
   if (name.find('/') != std::string::npos) {
     if (executable(name)) return name;
-    return error{errc::invalid_argument, name + " is not an executable file"};
+    const bool there = ::access(name.c_str(), F_OK) == 0;
+    return error{errc::invalid_argument,
+                 there ? name + " is not an executable file" : "there is no " + name + "; was it built?"};
   }
   const char* const path = std::getenv("PATH");
   std::string_view rest = path ? path : "/usr/bin:/bin";
