@@ -9,14 +9,18 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
 namespace chorale::tools {
 namespace {
@@ -33,13 +37,31 @@ task<bool> slept(duration in) {
   co_return woke.has_value();
 }
 
-void write_all(int fd, std::string_view text) {
+// False once whoever reads our output is gone.
+bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
+    if (wrote < 0 && errno == EAGAIN) {
+      pollfd room{fd, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    }
     if (wrote < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (wrote < 0) return;  // whoever reads our output is gone; the job is not
+    if (wrote < 0) return errno != EPIPE;
     text.remove_prefix(static_cast<std::size_t>(wrote));
   }
+  return true;
+}
+
+std::string in_seconds(duration d) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g s", std::chrono::duration<double>{d}.count());
+  return text.data();
+}
+
+// Processes whose parent this one is.
+std::vector<pid_t> own_children() {
+  std::ifstream list{"/proc/thread-self/children"};
+  return {std::istream_iterator<pid_t>{list}, {}};
 }
 
 // The CPUs of local rank `i` of `n`: an equal share of those the launcher may use, one each when there are
@@ -62,7 +84,9 @@ std::vector<int> cpus_for(int i, int n) {
 
 job::job(job_options options) : options_{std::move(options)} {}
 
-void job::say(const std::string& text) const { write_all(2, "chorale run: " + text + "\n"); }
+void job::say(const std::string& text) const {
+  static_cast<void>(write_all(2, "chorale run: " + text + "\n"));
+}
 
 bool job::is_local(rank_t rank) const noexcept { return rank / options_.ranks == options_.node; }
 
@@ -72,6 +96,8 @@ result<void> job::prepare() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&watched, number);
   ::sigprocmask(SIG_BLOCK, &watched, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  // What a rank starts (the program, if the rank is a shell script) comes to the launcher when the rank ends.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   signals_ = unique_fd{::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC)};
   if (!signals_) return error::from_os(errno, "signalfd");
 
@@ -151,6 +177,7 @@ task<int> job::run() {
   scope ranks{here};
   for (child& c : children_) ranks.spawn(watch_child(c));
   co_await ranks.join();
+  if (ending_) co_await end_orphans();
   // The decider of resets stays until the other nodes' ranks have ended as well.
   if (options_.nodes == 1 || ending_) serving.request_stop();
   co_await serving.join();
@@ -171,6 +198,7 @@ task<void> job::watch_signals() {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       const int number = static_cast<int>(info.ssi_signo);
       if (number == SIGCHLD) {
+        reap_orphans();
         child_changed_.set();
         continue;
       }
@@ -183,6 +211,39 @@ task<void> job::watch_signals() {
         signal_all(number);
     }
   }
+}
+
+/// Ranks are left to `watch_child`.
+void job::reap_orphans() {
+  siginfo_t ended{};
+  while (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0) {
+    const auto is_rank = [&](const child& c) { return c.running && c.pid == ended.si_pid; };
+    if (std::ranges::any_of(children_, is_rank)) return;
+    ::waitpid(ended.si_pid, nullptr, 0);
+    ended = {};
+  }
+}
+
+/// Ends what ranks had started and left behind. Precondition: the ranks have ended.
+task<void> job::end_orphans() {
+  const environment& here = co_await this_environment{};
+  std::size_t ended = 0;
+  for (const int number : {SIGTERM, SIGKILL}) {
+    const time_point until = here.loop->now() + from_term_to_kill;
+    for (;;) {
+      reap_orphans();
+      const std::vector<pid_t> orphans = own_children();
+      ended = std::max(ended, orphans.size());
+      if (orphans.empty() || here.loop->now() >= until) break;
+      child_changed_.reset();
+      for (const pid_t orphan : orphans) ::kill(orphan, number);
+      task<result<void>> change = as_result(with_deadline(until, wait_for(child_changed_)));
+      (void)co_await std::move(change);
+    }
+  }
+  if (ended != 0)
+    say(std::to_string(ended) + (ended == 1 ? " process that a rank had started was ended"
+                                            : " processes that ranks had started were ended"));
 }
 
 task<void> job::watch_child(child& c) {
@@ -208,21 +269,23 @@ task<void> job::watch_child(child& c) {
 task<void> job::relay_both(child& c, event& done) {
   const environment& here = co_await this_environment{};
   scope both{here};
-  both.spawn(relay(c.output.get(), 1, c.rank));
-  both.spawn(relay(c.errors.get(), 2, c.rank));
+  both.spawn(relay(c.output, 1, c.rank));
+  both.spawn(relay(c.errors, 2, c.rank));
   co_await both.join();
   done.set();
 }
 
-task<void> job::relay(int from, int to, rank_t rank) {
+/// When nobody reads our output any more the pipe is closed: the rank learns of it as it would without
+/// tags: by SIGPIPE.
+task<void> job::relay(unique_fd& from, int to, rank_t rank) {
   const std::string tag = "[" + std::to_string(rank) + "] ";
   std::string line = tag;
   std::array<char, 16384> buffer{};
   for (;;) {
-    const ssize_t got = ::read(from, buffer.data(), buffer.size());
+    const ssize_t got = ::read(from.get(), buffer.data(), buffer.size());
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
     if (got < 0) {
-      const auto ready = co_await poll_fd(from, POLLIN);
+      const auto ready = co_await poll_fd(from.get(), POLLIN);
       if (!ready) break;
       continue;
     }
@@ -233,9 +296,12 @@ task<void> job::relay(int from, int to, rank_t rank) {
       whole += line;
       line = tag;
     }
-    write_all(to, whole);
+    if (!write_all(to, whole)) {
+      from.reset();
+      co_return;
+    }
   }
-  if (line.size() > tag.size()) write_all(to, line + "\n");
+  if (line.size() > tag.size()) static_cast<void>(write_all(to, line + "\n"));
 }
 
 void job::child_ended(child& c) {
@@ -286,8 +352,7 @@ task<void> job::limit_time() {
   task<bool> waiting = slept(options_.time_limit);
   const bool over = co_await std::move(waiting);
   if (!over || running_ == 0) co_return;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.time_limit).count();
-  say("the job has not ended within " + std::to_string(seconds) + " s (--timeout); ending it");
+  say("the job has not ended within " + in_seconds(options_.time_limit) + " (--timeout); ending it");
   exit_code_ = exit_timed_out;
   ending_ = true;
   signal_all(SIGTERM);

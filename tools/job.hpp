@@ -2,8 +2,8 @@
 // read.
 //
 // Starts the processes, serves the rendezvous (node 0), relays their output, forwards signals, and when a
-// rank is lost says so at once, lets the others end by themselves for `grace` and then ends them. One engine,
-// one thread; signals are blocked and read from a descriptor.
+// rank is lost says so at once, lets the others end by themselves for `grace`, and then ends them and what
+// ranks had started. One engine, one thread; signals are blocked and read from a descriptor.
 #pragma once
 
 #include "child.hpp"
@@ -61,11 +61,13 @@ class job {
 
   task<void> watch_signals();
   task<void> watch_child(child& c);
-  task<void> relay(int from, int to, rank_t rank);
+  task<void> relay(unique_fd& from, int to, rank_t rank);
   task<void> relay_both(child& c, event& done);
   task<void> watch_other_nodes();
   task<void> limit_time();
   task<void> end_after_loss();
+  task<void> end_orphans();
+  void reap_orphans();
   void child_ended(child& c);
   void lost_elsewhere(rank_t rank);
   void first_failure(int code);

@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(survivors_may_go_on) {
 BOOST_AUTO_TEST_CASE(a_time_limit_ends_the_job) {
   const outcome o = run({"-n", "2", "--timeout", "0.5"}, {"wait"});
   BOOST_TEST(o.code == 124);
-  BOOST_TEST(o.says("--timeout"));
+  BOOST_TEST(o.says("within 0.5 s (--timeout)"));
 }
 
 BOOST_AUTO_TEST_CASE(signals_are_passed_on) {
@@ -104,6 +104,31 @@ BOOST_AUTO_TEST_CASE(ranks_end_with_their_launcher) {
   o = finish(r, std::move(o));
   BOOST_TEST(o.code == 137);
   BOOST_TEST((o.took < milliseconds{5000}));
+}
+
+// The program of a rank may be a script's child: the script ends by a signal, and the program must not stay.
+BOOST_AUTO_TEST_CASE(what_ranks_had_started_ends_with_the_job) {
+  const std::string wrapped = "sh -c 'echo here; sleep 60'; true";
+  const std::string left_behind = "sleep 60 & echo here; kill -9 $$";
+  const std::string stubborn = "sh -c 'trap \"\" TERM; echo here; sleep 60; sleep 60'; true";
+  for (const std::string& script : {wrapped, left_behind, stubborn}) {
+    running r = start({}, {"-n", "1", "--", "sh", "-c", script});
+    outcome o;
+    read_until(r, o, "here");
+    ::kill(r.pid, SIGTERM);
+    o = finish(r, std::move(o));  // the pipe's end comes when nobody has it any more
+    BOOST_TEST_CONTEXT(script << ": " << o.output) {
+      BOOST_TEST(o.code != 0);
+      BOOST_TEST(o.says("1 process that a rank had started was ended"));
+      BOOST_TEST((o.took < milliseconds{5000}));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_end_well_may_leave_processes_behind) {
+  const outcome o = finish(start({}, {"-n", "1", "--", "sh", "-c", "(sleep 0.5; echo later) & true"}));
+  BOOST_TEST(o.code == 0);
+  BOOST_TEST(o.says("later"));
 }
 
 BOOST_AUTO_TEST_CASE(variables_reach_the_ranks) {
@@ -129,6 +154,37 @@ BOOST_AUTO_TEST_CASE(output_is_tagged_by_whole_lines) {
   BOOST_TEST(o.says("[1] err\n"));
 }
 
+// `exec >&-` and a reader that goes away, as shells make them.
+outcome in_a_shell(const std::string& script) {
+  return finish(
+      start_program({"bash", "-c", script, variable("CHORALE_TOOL"), variable("CHORALE_RANK_PROGRAM")}));
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_that_goes_away_ends_ranks_as_without_tags) {
+  for (const char* tags : {"", "--tag-output"}) {
+    const outcome o = in_a_shell("\"$0\" run -n 1 " + std::string{tags} +
+                                 " -- yes | head -n 1 >/dev/null; echo code ${PIPESTATUS[0]}");
+    BOOST_TEST_CONTEXT(o.output) {
+      BOOST_TEST(o.says("code 141"));
+      BOOST_TEST((o.took < milliseconds{8000}));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(closed_standard_streams_are_given_to_nobody_else) {
+  const outcome o = in_a_shell(
+      "\"$0\" run -n 1 -- sh -c 'one=$(readlink /proc/$$/fd/1); echo \"prints to $one\" >&2' 0<&- 1>&-");
+  BOOST_TEST(o.code == 0);
+  BOOST_TEST(o.says("prints to /dev/null"), o.output);
+  BOOST_TEST(in_a_shell("\"$0\" run -n 2 --tag-output -- \"$1\" ok 0<&- 1>&- 2>&-").code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(output_that_cannot_be_written_is_a_failure) {
+  const outcome o = in_a_shell("\"$0\" --version >/dev/full; \"$0\" doctor >/dev/full");
+  BOOST_TEST(o.code == 1);
+  BOOST_TEST(o.says("standard output could not be written"));
+}
+
 BOOST_AUTO_TEST_CASE(binding_gives_each_rank_its_cpus) {
   const outcome o = finish(
       start({}, {"-n", "2", "--bind", "core", "--", "sh", "-c", "grep Cpus_allowed_list /proc/self/status"}));
@@ -149,7 +205,14 @@ BOOST_AUTO_TEST_CASE(wrong_use_is_explained) {
   const outcome bad_node =
       with({"-n", "1", "--nodes", "2", "--node", "2", "--root", "127.0.0.1:9", "--", "true"});
   BOOST_TEST(bad_node.says("--node 2 does not exist"));
-  BOOST_TEST(with({"-n", "0", "--", "true"}).code != 0);
+  BOOST_TEST(with({"-n", "2", "--", "./no/such/program"}).says("there is no ./no/such/program"));
+  BOOST_TEST(with({"-n", "0", "--", "true"}).code == 2);
+  BOOST_TEST(with({"--", "true"}).code == 2);
+  BOOST_TEST(with({"-n", "1", "--no-such-option", "--", "true"}).code == 2);
+  BOOST_TEST(in_a_shell("\"$0\"").code == 2);
+  const outcome no_command = in_a_shell("\"$0\" walk");
+  BOOST_TEST(no_command.code == 2);
+  BOOST_TEST(no_command.says("there is no \"walk\" here"));
   BOOST_TEST(with({"--help"}).says("Examples:"));
 }
 
