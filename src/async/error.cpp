@@ -36,12 +36,12 @@ constexpr std::array descriptions{
                 "check the network, then reset(), or connect the endpoint again"},
     description{errc::protocol_error, "protocol_error", "a peer sent bytes that make no sense",
                 "run the same chorale version on every rank"},
-    description{errc::revoked, "revoked", "an earlier failure ended this epoch",
+    description{errc::revoked, "revoked", "an earlier failure ended this lane or its epoch",
                 "reset() before calling again"},
     description{errc::invalid_argument, "invalid_argument", "an argument is not usable", "see the detail"},
     description{errc::invalid_state, "invalid_state", "the object can not do that now", "see the detail"},
-    description{errc::too_many_lanes, "too_many_lanes", "more lanes are in flight than max_lanes",
-                "await some operations first, or raise max_lanes"},
+    description{errc::too_many_lanes, "too_many_lanes", "operations are in flight on too many lanes",
+                "await some operations first"},
     description{errc::unsupported, "unsupported", "this build or machine can not do that", "see the detail"},
     description{errc::forked, "forked", "called in a fork child, which owns no communicator",
                 "create communicators after fork, or exec"},
@@ -115,6 +115,15 @@ std::string error::message() const {
   if (!detail_.empty()) text += ": " + detail_;
   if (os_code_ != 0) text += ": " + std::system_category().message(os_code_);
   if (!d.advice.empty() && d.advice != "see the detail") text += " — " + std::string{d.advice};
+  return text;
+}
+
+std::string error::summary() const {
+  const auto& d = describe(code_);
+  std::string text{d.name};
+  if (culprit_ != no_rank) text += " (rank " + std::to_string(culprit_) + ")";
+  text += ": " + (detail_.empty() ? std::string{d.meaning} : detail_);
+  if (os_code_ != 0) text += ": " + std::system_category().message(os_code_);
   return text;
 }
 

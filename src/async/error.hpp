@@ -81,6 +81,9 @@ class error {
 
   /// One line for a person: cause, rank, operation, detail, advice.
   [[nodiscard]] std::string message() const;
+  /// Name, rank and detail, for the text of another error that this one led to: "peer_lost (rank 2): it is
+  /// dying: signal 9".
+  [[nodiscard]] std::string summary() const;
 
   explicit operator bool() const noexcept { return code_ != errc::ok; }
   friend bool operator==(const error& e, errc c) noexcept { return e.code_ == c; }

@@ -64,7 +64,7 @@ void core::close(error why) noexcept {
     // The others may be waiting for this rank, which will not take part any more.
     for (rank_t r = 0; r < size_ && !why; ++r)
       if (departed(r)) why = error{errc::peer_left, {}, r};
-    if (!why) why = error{errc::revoked, "a rank has reset the communicator"};
+    if (!why) why = error{errc::revoked, "reset() was called"};
     if (guarded_)
       static_cast<void>(guarded_->revoke(revoke_scope::all, 0, why.code(), why.culprit(), last_ticket()));
     revoke_all(std::move(why));
@@ -163,7 +163,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, call asked) {
   } else if (lane.ended()) {
     why_not = ticket == lane.cause_ticket
                   ? lane.cause
-                  : error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, lane.cause).message(),
+                  : error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, lane.cause).summary(),
                           lane.cause.culprit()};
   } else if (lane.running == 0 && running_lanes_ >= max_lanes_) {
     why_not =

@@ -201,6 +201,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
     return departed(who) || among.left(who);
   }
   [[nodiscard]] rank_t departed_peer(const in_flight& op) const noexcept;
+  /// The text is for `among`, the culprit still numbered as in the epoch.
   [[nodiscard]] error revoked_error(const group& among) const;
   in_flight& new_execution(group& among, const call& what, error& why_not);
   in_flight& execution_of(const prepared_call& found);

@@ -19,7 +19,8 @@ constexpr duration link_grace = std::chrono::milliseconds{100};
 // Failure of the epoch.
 
 error core::revoked_error(const group& among) const {
-  return error{errc::revoked, as_seen_by(among, cause_).message(), cause_.culprit()};
+  if (cause_ == errc::revoked) return cause_;
+  return error{errc::revoked, as_seen_by(among, cause_).summary(), cause_.culprit()};
 }
 
 void core::revoke_all(error why) noexcept {

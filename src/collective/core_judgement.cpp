@@ -95,7 +95,7 @@ void core::revoke_lane(lane_state& lane, std::uint64_t ticket, errc cause) noexc
   body.culprit = body.origin = rank_;
   tell_lane_ended(lane, ticket, body);
   const error why{cause};
-  end_lane(lane, ticket, why, error{errc::revoked, "the lane ended: " + why.message()});
+  end_lane(lane, ticket, why, error{errc::revoked, "the lane ended: " + why.summary()});
 }
 
 void core::mismatch(lane_state& lane, std::uint64_t ticket, const signature& ours, rank_t other,
@@ -109,7 +109,7 @@ void core::mismatch(lane_state& lane, std::uint64_t ticket, const signature& our
   const error why{errc::mismatch, who_called(*lane.among, rank_, ours, other, theirs), other};
   tell_lane_ended(lane, ticket, body);
   end_lane(lane, ticket, why,
-           error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).message(), other});
+           error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).summary(), other});
 }
 
 void core::lane_revoked(rank_t from, const frame_header& header, const lane_revoke_body& body) noexcept {
@@ -128,7 +128,7 @@ void core::lane_revoked(rank_t from, const frame_header& header, const lane_revo
   if (!lane.ended()) lane.ended_by = {from, body};
   const error why = told_cause(lane);
   end_lane(lane, header.ticket, why,
-           error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).message(), body.culprit});
+           error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).summary(), body.culprit});
 }
 
 /// What the rank that ended the lane said, in the numbers of the lane's communicator.

@@ -26,7 +26,7 @@ gpu_launch launch(gpu_call what) {
     return made;
   }
   if (const error& cause = what.inside->cause()) {
-    made.refused = error{errc::revoked, cause.message(), cause.culprit()};
+    made.refused = cause == errc::revoked ? cause : error{errc::revoked, cause.summary(), cause.culprit()};
     return made;
   }
   cuda::device_group& group = what.gpu->group();

@@ -42,6 +42,15 @@ BOOST_AUTO_TEST_CASE(a_message_says_what_to_whom_and_what_to_do) {
     BOOST_TEST(text.find(part) != std::string::npos, part << " is missing in: " << text);
 }
 
+BOOST_AUTO_TEST_CASE(a_summary_fits_into_another_message) {
+  error lost{errc::peer_lost, "it is dying: signal 9", 2};
+  lost.with_ticket(17);
+  BOOST_TEST(lost.summary() == "peer_lost (rank 2): it is dying: signal 9");
+  BOOST_TEST(error{errc::timed_out}.summary() == "timed_out: the deadline passed before the operation ended");
+  const std::string text = error{errc::revoked, lost.summary(), 2}.message();
+  BOOST_TEST(text.find("reset()") == text.rfind("reset()"), text);
+}
+
 BOOST_AUTO_TEST_CASE(an_os_error_keeps_its_code_and_its_text) {
   const error why = error::from_os(ECONNREFUSED, "connect 127.0.0.1:1");
   BOOST_TEST((why == errc::system_error));

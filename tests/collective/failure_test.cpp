@@ -157,6 +157,10 @@ BOOST_AUTO_TEST_CASE(a_deadline_ends_the_lane_everywhere_and_no_other) {
     BOOST_TEST(outcomes[1].culprit() == 0);
     BOOST_TEST((outcomes[2] == errc::revoked), outcomes[2].message());
     BOOST_TEST((outcomes[3] == errc::revoked), outcomes[3].message());
+    BOOST_TEST(outcomes[2].detail() ==
+               "the lane ended: timed_out: the deadline passed before the operation ended");
+    BOOST_TEST(outcomes[3].detail().find("rank 0 ended the lane") != std::string::npos,
+               outcomes[3].message());
     auto second = [&](core& on, rank_t r) -> task<void> {
       return reduce(on, r == 0 ? other : mine, outcomes[static_cast<std::size_t>(4 + r)], 77);
     };

@@ -161,7 +161,8 @@ result<address> root_from(const variable_lookup& variables, const place& p) {
     return address::unix_abstract(*name);
   }
   std::string advice =
-      "the " + std::to_string(p.size) + " ranks started by " + std::string{name_of(p.by)} +
+      "the " + std::to_string(p.size) + " ranks " +
+      (p.by == launcher::chorale ? "of CHORALE_SIZE" : "started by " + std::string{name_of(p.by)}) +
       " need a place to meet: set CHORALE_ROOT=address:port (an address of rank 0's host and a free "
       "port) and CHORALE_SECRET on every rank";
   if (p.by == launcher::torchrun) advice += "; MASTER_ADDR:MASTER_PORT is taken by torchrun's own store";

@@ -98,7 +98,7 @@ task<result<std::vector<host_exchange::arrival>>> host_exchange::exchange(kind w
         received[i].error().code() != errc::timed_out && received[i].error().code() != errc::cancelled)
       co_return error{
           errc::link_lost,
-          "rank " + std::to_string(mates_[i]) + " in a host exchange: " + received[i].error().message(),
+          "rank " + std::to_string(mates_[i]) + " in a host exchange: " + received[i].error().summary(),
           mates_[i]};
     if (!received[i]) co_return received[i].error();
     if (!sent[i]) co_return sent[i].error();

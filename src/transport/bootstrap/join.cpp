@@ -83,7 +83,7 @@ task<result<rendezvous_link>> rendezvous_link::connect(const bootstrap_config& c
   co_return error{errc::bootstrap_failed, "rank " + std::to_string(config.rank) +
                                               " could not reach the rendezvous at " + config.root.text() +
                                               " within " + std::to_string(seconds) +
-                                              " s; the last attempt: " + last.message()};
+                                              " s; the last attempt: " + last.summary()};
 }
 
 task<result<member_table>> rendezvous_link::await_table(std::uint64_t after_epoch) {

@@ -168,7 +168,7 @@ error mesh_builder::describe_missing() const {
     if (edges_[r].connected || static_cast<rank_t>(r) == self_) continue;
     missing.push_back(static_cast<rank_t>(r));
     if (last.empty() && edges_[r].last)
-      last = "; rank " + std::to_string(r) + " at " + made_.peers[r].where + ": " + edges_[r].last.message();
+      last = "; rank " + std::to_string(r) + " at " + made_.peers[r].where + ": " + edges_[r].last.summary();
   }
   return error{errc::bootstrap_failed,
                "rank " + std::to_string(self_) + " of " + std::to_string(edges_.size()) +

@@ -18,6 +18,8 @@ std::string detail_of(const revoke& notice) {
     if (!text.empty()) text += ", ";
     text += "lane " + std::to_string(notice.lane);
   }
+  if (notice.cause == errc::revoked && notice.origin != no_rank)
+    return "rank " + std::to_string(notice.origin) + " called reset()";
   if (notice.origin != no_rank) {
     if (!text.empty()) text += ", ";
     text += "noticed by rank " + std::to_string(notice.origin);

@@ -305,6 +305,8 @@ BOOST_AUTO_TEST_CASE(messages_name_rank_signal_and_lane) {
   BOOST_TEST(text.find("noticed by rank 0") != std::string::npos);
   r.detail = death_by_terminate;
   BOOST_TEST(to_error(r).message().find("std::terminate") != std::string::npos);
+  r.cause = errc::revoked;
+  BOOST_TEST(to_error(r).message().find("rank 0 called reset()") != std::string::npos);
   r.scope = revoke_scope::lane;
   r.cause = errc::timed_out;
   r.lane = 17;
