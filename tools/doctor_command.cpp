@@ -1,22 +1,28 @@
 // `chorale doctor`: what this machine offers, what chorale will do without, and what to change.
 #include "commands.hpp"
 #include <chorale/async/engine.hpp>
+#include <chorale/collective/selection.hpp>
+#include <chorale/driver/cuda.hpp>
+#include <chorale/kernels/kernel_image.hpp>
 #include <chorale/transport/bootstrap/config.hpp>
 #include <chorale/transport/bootstrap/segment.hpp>
+#include <chorale/transport/guard/guard_options.hpp>
 #include <chorale/transport/socket.hpp>
 
 #include <CLI/CLI.hpp>
 #include <linux/futex.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace chorale::tools {
@@ -61,18 +67,6 @@ finding look_at_futex_waitv() {
   return {verdict::good, "futex_waitv", "available: deaths on this host are noticed within milliseconds"};
 }
 
-finding look_at_cma() {
-  char from = 'x';
-  char to = 0;
-  const iovec local{&to, 1};
-  const iovec remote{&from, 1};
-  if (::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1 && to == from)
-    return {verdict::good, "process_vm_readv",
-            "allowed within this process; between ranks each pair proves it"};
-  return {verdict::note, "process_vm_readv",
-          std::string{std::strerror(errno)} + "; large messages are copied through shared memory"};
-}
-
 finding look_at_shared_memory() {
   const auto made = segment::create(4096);
   if (made) return {verdict::good, "shared memory", "sealed memfd works"};
@@ -93,14 +87,6 @@ finding look_at_files() {
   if (limit.rlim_cur >= 4096) return {verdict::good, "open files", text};
   return {verdict::note, "open files",
           text + "; raise it (ulimit -n 65536) for more than a few hundred ranks"};
-}
-
-finding look_at_locked_memory() {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  if (limit.rlim_cur == RLIM_INFINITY) return {verdict::good, "locked memory", "unlimited"};
-  return {verdict::note, "locked memory",
-          std::to_string(limit.rlim_cur >> 20) + " MiB; RDMA needs more: ulimit -l unlimited"};
 }
 
 finding look_at_congestion_control() {
@@ -133,13 +119,66 @@ finding look_at_launcher() {
               std::to_string(config->size) + ", meeting at " + config->root.text()};
 }
 
+/// Every variable that is read, as docs/launchers.md lists them.
+constexpr std::array known_variables{
+    "CHORALE_ALGO",          "CHORALE_BACKEND",       "CHORALE_BOOTSTRAP_TIMEOUT",
+    "CHORALE_DETERMINISTIC", "CHORALE_FATAL_SIGNALS", "CHORALE_HOSTID",
+    "CHORALE_LINK_TIMEOUT",  "CHORALE_LOCAL_RANK",    "CHORALE_LOCAL_SIZE",
+    "CHORALE_MAX_CTAS",      "CHORALE_PEER_TIMEOUT",  "CHORALE_RANK",
+    "CHORALE_RENDEZVOUS",    "CHORALE_RESET_GRACE",   "CHORALE_ROOT",
+    "CHORALE_SECRET",        "CHORALE_SIZE",          "CHORALE_SOCKET_IFNAME",
+    "CHORALE_SPIN_US",       "CHORALE_STRIPES",       "CHORALE_TRANSPORT"};
+
+finding look_at_settings() {
+  if (const auto guard = guard_options::from_environment(); !guard)
+    return {verdict::problem, "settings", guard.error().message()};
+  if (const auto selection = selection_settings::from_environment(); !selection)
+    return {verdict::problem, "settings", selection.error().message()};
+  std::string unknown;
+  for (char** v = environ; *v; ++v) {
+    const std::string_view variable{*v};
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (name.starts_with("CHORALE_") && std::ranges::find(known_variables, name) == known_variables.end())
+      unknown += (unknown.empty() ? "" : ", ") + std::string{name};
+  }
+  if (unknown.empty()) return {verdict::good, "settings", "every CHORALE_ variable that is set makes sense"};
+  return {verdict::note, "settings", "nothing reads " + unknown + "; docs/launchers.md lists what is read"};
+}
+
+finding look_at_gpus() {
+  const char* const subject = "GPUs";
+  const auto driver = cuda::cuda_driver::load();
+  if (!driver) return {verdict::note, subject, "none: " + driver.error().detail()};
+  if (cuda::kernel_images().empty())
+    return {verdict::note, subject, "this chorale was built without CUDA: install nvcc and build it again"};
+  const cuda::cuda_driver& gpu = **driver;
+  int count = 0;
+  if (gpu.device_get_count(&count) != cuda::success || count == 0)
+    return {verdict::note, subject, "the driver is there and shows no device (CUDA_VISIBLE_DEVICES?)"};
+  std::array<char, 64> name{};
+  cuda::device_id first{};
+  if (gpu.device_get(&first, 0) == cuda::success)
+    gpu.device_get_name(name.data(), static_cast<int>(name.size()) - 1, first);
+  std::string apart;
+  for (int a = 0; a < count; ++a)
+    for (int b = 0; b < count; ++b) {
+      cuda::device_id from{};
+      cuda::device_id to{};
+      int reaches = a == b ? 1 : 0;
+      if (a != b && gpu.device_get(&from, a) == cuda::success && gpu.device_get(&to, b) == cuda::success)
+        gpu.device_get_peer_attribute(&reaches, cuda::peer_attribute::access_supported, from, to);
+      if (reaches == 0) apart += (apart.empty() ? "" : ", ") + std::to_string(a) + " to " + std::to_string(b);
+    }
+  const std::string text = std::to_string(count) + " (the first: " + name.data() + ")";
+  if (apart.empty()) return {verdict::good, subject, text + ", each reaches each"};
+  return {verdict::note, subject, text + "; no peer access from " + apart + ": these cannot be in one job"};
+}
+
 int doctor() {
-  const std::vector<finding> findings{look_at_launcher(),     look_at_cpus(),
-                                      look_at_backend(),      look_at_shared_memory(),
-                                      look_at_unix_sockets(), look_at_futex_waitv(),
-                                      look_at_pidfd(),        look_at_cma(),
-                                      look_at_interfaces(),   look_at_congestion_control(),
-                                      look_at_files(),        look_at_locked_memory()};
+  const std::vector<finding> findings{
+      look_at_launcher(),      look_at_settings(),           look_at_cpus(),        look_at_backend(),
+      look_at_shared_memory(), look_at_unix_sockets(),       look_at_futex_waitv(), look_at_pidfd(),
+      look_at_interfaces(),    look_at_congestion_control(), look_at_files(),       look_at_gpus()};
   bool problems = false;
   for (const finding& f : findings) {
     const char* const mark = f.how == verdict::good   ? "ok      "
