@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and shows chorale at work: a network learns to read digits on four ranks, ends
-# with the same weights as on one rank, over shared memory and over TCP; then a short, verified benchmark.
+# Installs what is missing, builds, and shows chorale at work: the smallest program; a network that learns to read
+# digits on four ranks and ends with the same weights as on one rank, over shared memory and over TCP; then a short,
+# verified benchmark.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -20,7 +21,10 @@ weights() { grep -o 'fnv1a:[0-9a-f]*' "$results/$1"; }
 say "building"
 .ci/install build
 .ci/setup
-ninja -C build --quiet tools/chorale examples/digits/digits
+ninja -C build --quiet tools/chorale examples/hello examples/digits/digits
+
+say "hello, four ranks"
+"$chorale" run -n 4 -- build/examples/hello
 
 train 4 auto
 train 1 auto
