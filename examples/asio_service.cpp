@@ -97,6 +97,7 @@ class service {
     co_await tell(what);
     co_return co_await count(what);
   }
+  // guide: drain
   asio::awaitable<void> shut_down() {
     co_await under_way_.until_empty();
     order go_home;
@@ -113,6 +114,7 @@ class service {
     }
     co_await under_way_.until_empty();
   }
+  // end of guide
 
  private:
   asio::awaitable<void> tell(order& what) {
@@ -120,6 +122,7 @@ class service {
     co_await comm_->broadcast(words, 0, use_awaitable);
     what = {words[0], words[1]};
   }
+  // guide: lanes
   asio::awaitable<std::uint64_t> count(order what) {
     std::array<std::uint64_t, 1> found{static_cast<std::uint64_t>(
         std::ranges::count_if(share_, [&](std::uint64_t entry) { return entry < what.bound; }))};
@@ -127,6 +130,7 @@ class service {
     co_await lane.all_reduce(found, chorale::sum, chorale::deadline{5s}, use_awaitable);
     co_return found[0];
   }
+  // end of guide
   asio::awaitable<void> help(order what) {
     const attendance::entry here{under_way_};
     try {

@@ -16,6 +16,7 @@ namespace {
 namespace ch = chorale;
 using steady = std::chrono::steady_clock;
 
+// guide: serve
 ch::task<> serve(const char* where) {
   ch::listener door = co_await ch::listen(where);
   std::printf("listening at %s\n", door.where().c_str());
@@ -27,6 +28,7 @@ ch::task<> serve(const char* where) {
     if (!answered) std::printf("%s\n", answered.error().message().c_str());
   }
 }
+// end of guide
 
 ch::task<> call(const char* where, std::size_t count, std::size_t bytes) {
   ch::endpoint_options how;

@@ -16,6 +16,7 @@ class collective_exchange final : public gradient_exchange {
  public:
   explicit collective_exchange(chorale::communicator& comm) : comm_{&comm} {}
 
+  // guide: overlap
   void start(std::span<float> bucket) override {
     under_way_.push_back(comm_->all_reduce(bucket, chorale::sum).start());
   }
@@ -35,6 +36,7 @@ class collective_exchange final : public gradient_exchange {
     under_way_.clear();
     co_return outcome;
   }
+  // end of guide
 
  private:
   chorale::communicator* comm_;

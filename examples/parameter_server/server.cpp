@@ -125,12 +125,14 @@ void service::on_join(chorale::peer_request& request) {
   answers_.spawn(answer(std::move(request), answered, nullptr));
 }
 
+// guide: pull
 void service::on_pull(chorale::peer_request& request) {
   const auto wanted = request.message().head_as<pulling>();
   if (shard_.version() > wanted.newer_than || wanted.newer_than == any_version || shard_.over())
     return give_parameters(request);
   waiting_.push_back({std::move(request), wanted.newer_than});
 }
+// end of guide
 
 void service::on_push(chorale::peer_request& request) {
   const auto what = request.message().head_as<pushing>();
