@@ -19,6 +19,8 @@ package=$(find "$folder/installed" -name chorale.pc)
 libraries=$(dirname "$(dirname "$package")")
 prefix=$(dirname "$(find "$folder/installed" -type d -name bin)")
 cp -r "$project" "$folder/project"
+# The first program that the README shows, as it stands there.
+awk '/^```cpp$/ { shown = 1; next } /^```$/ && shown { exit } shown' "$project/../../../README.md" >"$folder/project/readme.cpp"
 cd "$folder/project"
 unset "${!CHORALE_@}"
 export PKG_CONFIG_PATH CXX="${compiler[*]}"
@@ -41,6 +43,7 @@ make_with_pkgconf() {
   [ "$1" = shared ] || flags=("${flags[@]/#-lchorale/-l:libchorale.a}")
   mkdir "$1"
   quietly "${compiler[@]}" -std=c++20 main.cpp -o "$1/consumer" "${flags[@]}"
+  quietly "${compiler[@]}" -std=c++20 readme.cpp -o "$1/readme" "${flags[@]}"
 }
 
 for kind in $kinds; do
@@ -51,6 +54,7 @@ for kind in $kinds; do
   ! grep -q libchorale log || uses=shared
   [ "$uses" = "$kind" ] || { echo "linked with the $uses library, not the $kind one"; exit 1; }
   "$kind/consumer"
+  if [ -x "$kind/readme" ]; then "$prefix/bin/chorale" run -n 4 -- "$kind/readme"; fi
   unset LD_LIBRARY_PATH
 done
 "$prefix/bin/chorale" run -n 2 -- true
