@@ -190,8 +190,8 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_explained) {
   refused({"all_reduce", "-b", "2"}, "sizes run from one element (4 bytes)");
   refused({"all_reduce", "-b", "64", "-e", "32"}, "the end not below the beginning");
   refused({"broadcast", "--ranks", "2", "--root", "2"}, "2 is not below --ranks");
-  refused({"all_gather", "--vs", "nccl"}, "nccl not in");
-  refused({"all_reduce", "--vs", "nccl"}, "only with --device cuda");
+  refused({"scan", "--vs", "nccl"}, "nccl not in");
+  refused({"all_gather", "--vs", "nccl"}, "only with --device cuda");
   refused({"all_reduce", "--vs", "gloo", "--dtype", "f64"}, "sums of f32");
   refused({"all_reduce", "--format", "markdown"}, "only with --vs");
   refused({"all_reduce", "--op", "bit_and", "-n", "1"}, "bit operations take integers");
