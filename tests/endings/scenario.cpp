@@ -199,9 +199,11 @@ class run {
     if (first == expected_first(plan_.what)) return true;
     // Who was not inside an operation learns of it by his next call; who was inside an earlier one, by that.
     const bool called_later = from_outside(plan_.what) && seen.awaited_from >= board_->moment;
-    const std::string why = std::string{name_of(expected_first(plan_.what))} + ": ";
-    return first == errc::revoked && (called_later || nobody_goes(plan_.what)) &&
-           std::string{seen.text.data()}.find(why) != std::string::npos;
+    const std::string text = seen.text.data();
+    const std::string why{name_of(expected_first(plan_.what))};
+    const bool names_it =
+        text.find(why + ": ") != std::string::npos || text.find(why + " (rank ") != std::string::npos;
+    return first == errc::revoked && (called_later || nobody_goes(plan_.what)) && names_it;
   }
 
   void judge_survivor(rank_t r) {
