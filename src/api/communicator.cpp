@@ -154,9 +154,16 @@ gpu_call communicator::on_gpu(on stream, deadline limit) const {
   made.inside = current_->inside.get();
   made.gpu = child_ ? nullptr : current_->gpu.get();
   made.stream = stream.stream;
-  made.what.expires = limit.from(loop().now());
-  if (forked())
+  if (forked()) {
     made.refused = error{errc::forked};
+    return made;
+  }
+  if (limit.is_set()) made.what.expires = limit.from(loop().now());
+  if (child_)
+    made.refused =
+        error{errc::unsupported,
+              "a communicator made by split has no GPU operations yet; use the GPU of the one it was "
+              "split from"};
   else if (!made.gpu)
     made.refused =
         error{errc::invalid_state,

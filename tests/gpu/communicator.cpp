@@ -5,6 +5,7 @@
 // Exits with 77 and a reason where there are fewer than two GPUs.
 #include "../api/device_cases.hpp"
 #include "device_arena.hpp"
+#include "two_gpus.hpp"
 #include <chorale/chorale.hpp>
 
 #include <cstdio>
@@ -21,17 +22,6 @@ using ch::gpu_test::work_stream;
 using ch::kernels_test::collective_case;
 
 namespace {
-
-constexpr int skipped = 77;
-
-int gpus() {
-  auto table = ch::cuda::cuda_driver::load();
-  if (!table) return 0;
-  int found = 0;
-  if ((*table)->init(0) != ch::cuda::success) return 0;
-  (*table)->device_get_count(&found);
-  return found;
-}
 
 enum class way { awaited, started, enqueued, captured };
 
@@ -155,16 +145,4 @@ ch::task<int> work() {
 
 }  // namespace
 
-int main() {
-  if (const int found = gpus(); found < 2) {
-    std::printf("skipped: %d GPU(s) here, two are needed\n", found);
-    return skipped;
-  }
-  try {
-    ch::engine loop;
-    return loop.run(work());
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "gpu_communicator: %s\n", e.what());
-    return 1;
-  }
-}
+int main() { return ch::gpu_test::run_with_two_gpus("gpu_communicator", work); }

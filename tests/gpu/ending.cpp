@@ -3,7 +3,7 @@
 // thousand operations must be right. Started as
 //   chorale run -n 2 --on-loss continue -- gpu_ending
 // Exits with 77 and a reason where there are fewer than two GPUs.
-#include "device.hpp"
+#include "two_gpus.hpp"
 #include <chorale/chorale.hpp>
 
 #include <signal.h>
@@ -23,18 +23,8 @@ using ch::gpu_test::work_stream;
 
 namespace {
 
-constexpr int skipped = 77;
 constexpr std::size_t count = (16u << 20) / sizeof(float);
 constexpr auto limit = std::chrono::milliseconds{20};
-
-int gpus() {
-  auto table = ch::cuda::cuda_driver::load();
-  if (!table) return 0;
-  int found = 0;
-  if ((*table)->init(0) != ch::cuda::success) return 0;
-  (*table)->device_get_count(&found);
-  return found;
-}
 
 /// Ends another process at a random moment soon, and says when.
 class killer {
@@ -127,16 +117,4 @@ ch::task<int> work() {
 
 }  // namespace
 
-int main() {
-  if (const int found = gpus(); found < 2) {
-    std::printf("skipped: %d GPU(s) here, two are needed\n", found);
-    return skipped;
-  }
-  try {
-    ch::engine loop;
-    return loop.run(work());
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "gpu_ending: %s\n", e.what());
-    return 1;
-  }
-}
+int main() { return ch::gpu_test::run_with_two_gpus("gpu_ending", work); }
