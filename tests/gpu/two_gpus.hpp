@@ -1,4 +1,4 @@
-// What test programs of two ranks with a GPU each begin with: whether there are two, and the engine to run on.
+// What test programs of two ranks with a GPU each begin with: whether there are two, and an engine.
 #pragma once
 
 #include "device.hpp"
