@@ -1,3 +1,3 @@
-// The one translation unit of each test program that defines the Boost.Test module and its main.
+// The module of Boost.Test and its main, for every test program.
 #define BOOST_TEST_MODULE chorale
 #include <boost/test/unit_test.hpp>
