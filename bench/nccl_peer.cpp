@@ -132,7 +132,7 @@ void nccl_peer::group(const call& c, rank_t rank, rank_t ranks, void* comm, void
   if (c.sending)
     require(send_(c.in, count, type, c.peer, comm, stream), "ncclSend");
   else
-    require(recv_(c.out, count, type, c.peer, comm, stream), "ncclRecv");
+    require(recv_(c.out, count, type, c.source, comm, stream), "ncclRecv");
 }
 
 void nccl_peer::enqueue(channels which, std::span<const described_call> calls, rank_t rank, rank_t ranks,

@@ -12,7 +12,9 @@ call call_of(const subject& s, rank_t rank, rank_t ranks, half part) noexcept {
   if (c.kind == collective_kind::all_to_all) c.count *= static_cast<std::uint64_t>(ranks);
   if (s.is_exchange()) {
     c.sending = part == half::sending;
-    c.peer = (rank + (c.sending ? 1 : ranks - 1)) % ranks;
+    c.receiving = !c.sending;
+    c.room = c.count;
+    (c.sending ? c.peer : c.source) = (rank + (c.sending ? 1 : ranks - 1)) % ranks;
   }
   const buffer_shape shape = shape_of(c, rank, ranks);
   if (shape.reads) c.in_count = shape.in;

@@ -35,6 +35,12 @@ std::optional<blocking_communicator> blocking_communicator::split(std::int64_t c
 
 blocking_communicator blocking_communicator::dup(deadline limit) const { return *split(0, 0, limit); }
 
+void blocking_communicator::reset_lane(deadline limit) {
+  const result<> met = hosted_->reset_lane(limit, std::nothrow);
+  own_.emplace(blocking_lane{hosted_->lane(default_lane)});
+  if (!met) throw failure{met.error()};
+}
+
 void blocking_communicator::reset() {
   own_.reset();
   hosted_->reset(block);

@@ -51,6 +51,8 @@ class blocking_lane : public collective_calls<blocking_lane> {
   auto call_with(described_call described, deadline limit, Token&& token) const {
     return lane_.call_with(std::move(described), limit, std::forward<Token>(token));
   }
+  /// See `lane::reset`.
+  void reset(deadline limit = {}) const { lane_.reset(limit, block); }
   /// Several calls, numbered left to right and run together; returns when all have ended.
   template <std::same_as<described_call>... Calls>
   void batch(const Calls&... calls) const {
@@ -103,6 +105,8 @@ class blocking_communicator : public collective_calls<blocking_communicator> {
   /// All ranks once more, with an order of calls of its own.
   [[nodiscard]] blocking_communicator dup(deadline limit = {}) const;
   void reset();
+  /// The communicator's own lane begins anew: see `lane::reset`.
+  void reset_lane(deadline limit = {});
 
   /// For tasks on its engine, and for tokens.
   [[nodiscard]] hosted_communicator& hosted() noexcept { return *hosted_; }

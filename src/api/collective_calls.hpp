@@ -12,6 +12,7 @@
 #pragma once
 
 #include <chorale/api/description.hpp>
+#include <chorale/api/receive_ticket.hpp>
 #include <chorale/api/ticket.hpp>
 #include <chorale/api/token_traits.hpp>
 #include <chorale/async/clock.hpp>
@@ -131,6 +132,9 @@ inline constexpr auto describe_send = [](auto&&... a)
 inline constexpr auto describe_recv = [](auto&&... a)
   requires requires { chorale::recv(std::forward<decltype(a)>(a)...); }
 { return chorale::recv(std::forward<decltype(a)>(a)...); };
+inline constexpr auto describe_sendrecv = [](auto&&... a)
+  requires requires { chorale::sendrecv(std::forward<decltype(a)>(a)...); }
+{ return chorale::sendrecv(std::forward<decltype(a)>(a)...); };
 inline constexpr auto describe_barrier = [](auto&&... a)
   requires requires { chorale::barrier(std::forward<decltype(a)>(a)...); }
 { return chorale::barrier(std::forward<decltype(a)>(a)...); };
@@ -206,9 +210,14 @@ class collective_calls {
   auto send(First&& first, Rest&&... rest) {
     return made(detail::describe_send, first, std::forward<Rest>(rest)...);
   }
+  /// The await gives a `received`; so do calls that wait by themselves.
   template <buffer First, class... Rest>
   auto recv(First&& first, Rest&&... rest) {
     return made(detail::describe_recv, first, std::forward<Rest>(rest)...);
+  }
+  template <buffer First, class... Rest>
+  auto sendrecv(First&& first, Rest&&... rest) {
+    return made(detail::describe_sendrecv, first, std::forward<Rest>(rest)...);
   }
   template <class... Rest>
   auto barrier(Rest&&... rest) {
@@ -222,6 +231,10 @@ class collective_calls {
   static constexpr bool can_launch = requires(Caller& self, const described_call& what, on stream) {
     self.launch(what, stream, deadline{});
   };
+  template <class Describe>
+  static constexpr bool receives =
+      std::is_same_v<std::remove_const_t<Describe>, std::remove_const_t<decltype(detail::describe_recv)>> ||
+      std::is_same_v<std::remove_const_t<Describe>, std::remove_const_t<decltype(detail::describe_sendrecv)>>;
 
   template <class Describe, class... Args>
   auto made(const Describe& describe, Args&&... args) {
@@ -248,8 +261,16 @@ class collective_calls {
         using token = std::tuple_element_t<sizeof...(Args) - 1, std::tuple<Args...>>;
         return self.call_with(std::move(described), limit,
                               std::forward<token>(std::get<sizeof...(Args) - 1>(all)));
-      } else {
+      } else if constexpr (!receives<Describe>) {
         return self.place(described, limit);
+      } else if constexpr (std::is_void_v<decltype(self.place(described, limit))>) {
+        received came;
+        received* const also = std::exchange(described.what.told, &came);
+        self.place(described, limit);
+        if (also) *also = came;
+        return came;
+      } else {
+        return receive_ticket{self.place(described, limit)};
       }
     }
   }

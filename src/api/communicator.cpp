@@ -110,7 +110,8 @@ task<communicator> communicator::join(communicator_options options) {
 engine& communicator::loop() const noexcept { return current_->inside->loop(); }
 group& communicator::among() const noexcept { return child_ ? *child_ : current_->inside->everybody(); }
 std::uint64_t communicator::next_ticket() const noexcept {
-  return lane_.state_ ? core::next_ticket(*lane_.state_) : 0;
+  // Lanes that were reset count from one again.
+  return lane_.state_ ? core::next_ticket(*lane_.state_) | lane_.state_->generation << 40 : 0;
 }
 rank_t communicator::rank() const noexcept { return among().rank(); }
 rank_t communicator::size() const noexcept { return among().size(); }

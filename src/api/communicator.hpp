@@ -108,6 +108,9 @@ class communicator : public collective_calls<communicator> {
   /// had end with its error.
   [[nodiscard]] lane lane_for(std::uint64_t key);
   [[nodiscard]] lane operator[](std::uint64_t key) { return lane_for(key); }
+  /// The communicator's own lane begins anew after a deadline, a stop or a mismatch ended it: see
+  /// `lane::reset`.
+  [[nodiscard]] ticket reset_lane(deadline limit = {}) { return lane_.reset(limit); }
 
   /// Ranks that name the same colour get a communicator of their own, numbered by `key` and, where keys are
   /// equal, by their numbers here; ranks that name `no_colour` take part and get none. Every rank calls it. A

@@ -231,25 +231,60 @@ template <writable_buffer InOut>
   return detail::describe(collective_kind::exscan, inout, inout, op);
 }
 
-/// To and from one rank; the n-th send of a rank to another on a lane meets the n-th receive there.
+// Messages. A receive takes the messages of one sender and tag in the order in which they were sent; without
+// a tag (which is tag 0) in the order of the calls, with one, or from anybody, in the order in which receives
+// start. One with more room than the message has elements takes it and says how many came; one with less ends
+// with errc::mismatch on both sides. `told`, if given, is written when the message has come, and stays until
+// then: for batches, plans and completion tokens, which have no value to say it with.
+
 template <buffer From>
-[[nodiscard]] described_call send(From&& from, rank_t to) {
+[[nodiscard]] described_call send(From&& from, rank_t to, tag_t tag = 0) {
   described_call d;
   d.what.kind = collective_kind::message;
   detail::read_from(d.what, from);
+  d.what.sending = true;
   d.what.count = d.what.in_count;
   d.what.peer = to;
-  d.what.sending = true;
+  d.what.tag = tag;
   return d;
 }
+/// `from` may be any_source, `tag` any_tag.
 template <writable_buffer Into>
-[[nodiscard]] described_call recv(Into&& into, rank_t from) {
+[[nodiscard]] described_call recv(Into&& into, rank_t from, tag_t tag = 0, received* told = nullptr) {
   described_call d;
   d.what.kind = collective_kind::message;
   detail::write_to(d.what, into);
-  d.what.count = d.what.out_count;
-  d.what.peer = from;
+  d.what.receiving = true;
+  d.what.room = d.what.out_count;
+  d.what.source = from;
+  d.what.receive_tag = tag;
+  d.what.told = told;
   return d;
+}
+template <writable_buffer Into>
+[[nodiscard]] described_call recv(Into&& into, rank_t from, received* told) {
+  return chorale::recv(into, from, 0, told);
+}
+
+/// A send and a receive that are under way together, so that rings of ranks need no turns; also with oneself.
+/// Two buffers that are apart, of any two lengths.
+template <buffer From, output_for<From> Into>
+[[nodiscard]] described_call sendrecv(From&& out, rank_t to, tag_t tag, Into&& into, rank_t from,
+                                      tag_t receive_tag, received* told = nullptr) {
+  described_call d = chorale::recv(into, from, receive_tag, told);
+  const call sent = chorale::send(out, to, tag).what;
+  d.what.sending = true;
+  d.what.in = sent.in;
+  d.what.in_count = d.what.count = sent.count;
+  d.what.peer = to;
+  d.what.tag = tag;
+  return d;
+}
+/// With one tag for both, or none.
+template <buffer From, output_for<From> Into>
+[[nodiscard]] described_call sendrecv(From&& out, rank_t to, Into&& into, rank_t from, tag_t tag = 0,
+                                      received* told = nullptr) {
+  return chorale::sendrecv(out, to, tag, into, from, tag, told);
 }
 
 /// Ends when every rank has called it.

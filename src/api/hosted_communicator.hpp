@@ -63,6 +63,17 @@ class hosted_communicator {
     return detail::run_with_token(
         thread_->loop(), [on = joined_.get()] { return on->reset(); }, std::forward<Token>(token));
   }
+  template <foreign_token Token>
+  auto reset_lane(deadline limit, Token&& token) const {
+    limit = deadline{limit.from(steady_now())};
+    return detail::call_with_token(
+        thread_->loop(), [on = joined_.get(), limit] { return on->reset_lane(limit); },
+        std::forward<Token>(token));
+  }
+  template <foreign_token Token>
+  auto reset_lane(Token&& token) const {
+    return reset_lane(deadline{}, std::forward<Token>(token));
+  }
 
  private:
   hosted_communicator(std::shared_ptr<engine_thread> thread, communicator joined);

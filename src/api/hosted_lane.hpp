@@ -66,6 +66,18 @@ class hosted_lane : public collective_calls<hosted_lane> {
         std::forward<Args>(calls_and_token)...);
   }
 
+  /// See `lane::reset`. For all copies of this handle.
+  template <foreign_token Token>
+  auto reset(deadline limit, Token&& token) const {
+    limit = deadline{limit.from(steady_now())};
+    return detail::call_with_token(
+        lane_.loop(), [on = lane_, limit] { return on->reset(limit); }, std::forward<Token>(token));
+  }
+  template <foreign_token Token>
+  auto reset(Token&& token) const {
+    return reset(deadline{}, std::forward<Token>(token));
+  }
+
   /// Any described call.
   template <foreign_token Token>
   auto call_with(described_call described, deadline limit, Token&& token) const {

@@ -35,7 +35,16 @@ ticket lane::place(const described_call& described, deadline limit) {
   return take_place(described.what, limit);
 }
 
+ticket lane::reset(deadline limit) {
+  if (error why = unusable()) return refuse(std::move(why));
+  auto renewed = inside_->renew_lane(*state_);
+  if (!renewed) return refuse(std::move(renewed).error());
+  state_ = *renewed;
+  return place(chorale::barrier(), limit);
+}
+
 ticket lane::take_place(const call& valid, deadline limit) {
+  if (error why = inside_->refusal(*state_, valid)) return refuse(std::move(why));
   detail::call_place place;
   place.what = valid;
   if (limit.is_set()) place.what.expires = limit.from(inside_->loop().now());

@@ -37,6 +37,12 @@ class lane : public collective_calls<lane> {
   /// Any described call takes its place in the order now.
   ticket place(const described_call& described, deadline limit = {});
 
+  /// A lane that ended (a deadline, a stop, a dropped ticket, a mismatch) begins anew: every rank of it
+  /// resets it, once, and the await ends when all have. One that has not ended is ended, and so are the calls
+  /// of ranks that are still in one. Other handles and plans of the lane stay with what was: take new ones by
+  /// its key. When the await fails, the lane has ended again, and resetting it again is the way on.
+  [[nodiscard]] ticket reset(deadline limit = {});
+
   /// A call with fixed buffers, to be made again and again: see planned_call.hpp.
   [[nodiscard]] planned_call plan(const described_call& described);
 

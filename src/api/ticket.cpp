@@ -55,15 +55,16 @@ bool may_resume_at_once(in_flight& op) noexcept {
   return (op.finished() || look_for_the_end(op)) && op.owner().loop().may_go_on();
 }
 
-error take_outcome(in_flight& op) {
+error take_outcome(in_flight& op, received* came) {
   error outcome = op.outcome();
+  if (came) *came = op.came();
   op.release();
   return outcome;
 }
 
-error operation_awaiter::take() {
+error operation_awaiter::take(received* came) {
   if (!op_) return std::move(place_.refused);
-  return take_outcome(*std::exchange(op_, nullptr));
+  return take_outcome(*std::exchange(op_, nullptr), came);
 }
 
 bool operation_awaiter::wait(std::coroutine_handle<> waiting, const environment* env) noexcept {
@@ -82,8 +83,8 @@ bool operation_awaiter::wait(std::coroutine_handle<> waiting, const environment*
   }
   if (!suspend(waiting, env, &inside.loop())) {
     const errc reason = stop_reason();
-    inside.revoke_lane(op_->lane(), op_->ticket(), reason);
-    return false;  // ended inside revoke_lane
+    inside.end_early(*op_, reason);
+    return false;  // ended inside
   }
   op_->observe(this);
   return true;
@@ -91,7 +92,7 @@ bool operation_awaiter::wait(std::coroutine_handle<> waiting, const environment*
 
 void operation_awaiter::on_stop(suspension& base) noexcept {
   auto& self = static_cast<operation_awaiter&>(base);
-  self.op_->owner().revoke_lane(self.op_->lane(), self.op_->ticket(), self.stop_reason());
+  self.op_->owner().end_early(*self.op_, self.stop_reason());
 }
 
 void operation_awaiter::on_end(completion_observer& base) noexcept {

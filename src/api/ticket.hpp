@@ -17,6 +17,7 @@
 #include <chorale/collective/call.hpp>
 #include <chorale/collective/completion.hpp>
 
+#include <concepts>
 #include <coroutine>
 #include <utility>
 
@@ -61,8 +62,8 @@ void release(in_flight& op) noexcept;
 [[nodiscard]] bool finished(const in_flight& op) noexcept;
 /// Whether it has ended, after a look for what it waits for; false also when an await has to let others run.
 [[nodiscard]] bool may_resume_at_once(in_flight& op) noexcept;
-/// Takes the outcome and gives the operation back.
-[[nodiscard]] error take_outcome(in_flight& op);
+/// Takes the outcome, and what a receive got if that is asked, and gives the operation back.
+[[nodiscard]] error take_outcome(in_flight& op, received* came);
 
 class operation_awaiter : public suspension, private completion_observer {
  public:
@@ -92,7 +93,7 @@ class operation_awaiter : public suspension, private completion_observer {
   }
 
  protected:
-  [[nodiscard]] error take();
+  [[nodiscard]] error take(received* came = nullptr);
 
  private:
   bool wait(std::coroutine_handle<> waiting, const environment* env) noexcept;
@@ -136,6 +137,7 @@ class [[nodiscard]] started {
 
  private:
   friend class ticket;
+  friend class started_receive;
   template <class Operation>
   friend class as_result_of;
   started(detail::call_place&& place, in_flight* op) noexcept : place_{std::move(place)}, op_{op} {}
@@ -170,6 +172,7 @@ class [[nodiscard]] ticket {
   }
 
  private:
+  friend class receive_ticket;
   template <class Operation>
   friend class as_result_of;
   /// The place, to be moved from.
@@ -204,8 +207,8 @@ class [[nodiscard]] as_result_of {
 }
 
 /// Two calls as arguments of one function are made in an order that compilers choose differently.
-template <class... Others>
-void when_all(ticket, ticket, Others...) {
+template <std::derived_from<ticket> First, std::derived_from<ticket> Second, class... Others>
+void when_all(First, Second, Others...) {
   static_assert(sizeof...(Others) == ~std::size_t{0},
                 "calls of one lane as direct arguments have no defined order: use comm.batch(all_reduce(a), "
                 "all_reduce(b)), or start() each in a statement of its own, or calls on different lanes");

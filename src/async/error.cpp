@@ -45,6 +45,8 @@ constexpr std::array descriptions{
     description{errc::unsupported, "unsupported", "this build or machine can not do that", "see the detail"},
     description{errc::forked, "forked", "called in a fork child, which owns no communicator",
                 "create communicators after fork, or exec"},
+    description{errc::too_many_messages, "too_many_messages", "too many sends to one rank are under way",
+                "await some of them first"},
     description{errc::bootstrap_failed, "bootstrap_failed", "the ranks could not find each other",
                 "check CHORALE_ROOT and that every rank was started"},
     description{errc::secret_refused, "secret_refused", "the peer did not prove that it knows the secret",

@@ -39,7 +39,8 @@ enum class errc : std::int32_t {
   invalid_state = 33,
   too_many_lanes = 34,
   unsupported = 35,
-  forked = 36,  ///< called in a fork child, which owns nothing
+  forked = 36,             ///< called in a fork child, which owns nothing
+  too_many_messages = 37,  ///< more sends to one rank are under way than it is to remember
   // set-up and membership
   bootstrap_failed = 48,
   secret_refused = 49,  ///< a hello did not prove knowledge of the secret

@@ -33,16 +33,31 @@ error bad(const call& c, std::string why) {
   return error{errc::invalid_argument, std::string{name_of(c.kind)} + ": " + std::move(why)};
 }
 
-result<void> validate_ranks(const call& c, rank_t rank, rank_t ranks) {
+template <class Check>
+result<void> validate_message(const call& c, const Check& is_rank) {
+  if (c.sending) {
+    if (auto ok = is_rank("destination ", c.peer); !ok) return ok;
+    if (c.tag < 0)
+      return bad(c, "tag " + std::to_string(c.tag) + " of what is sent; tags are 0 and above" +
+                        (c.tag == any_tag ? ", any_tag is for receives" : ""));
+  }
+  if (!c.receiving) return {};
+  if (c.source != any_source)
+    if (auto ok = is_rank("source ", c.source); !ok) return ok;
+  if (c.receive_tag < 0 && c.receive_tag != any_tag)
+    return bad(
+        c, "tag " + std::to_string(c.receive_tag) + " of what is received; tags are 0 and above, or any_tag");
+  if (c.room > most_elements) return bad(c, "the count is too large to be one");
+  return {};
+}
+
+result<void> validate_ranks(const call& c, rank_t ranks) {
   const auto check = [&](const char* what, rank_t r) -> result<void> {
     if (r >= 0 && r < ranks) return {};
     return bad(c, std::string{what} + std::to_string(r) + " is not a rank of this communicator (0 to " +
                       std::to_string(ranks - 1) + ")");
   };
-  if (c.kind == collective_kind::message) {
-    if (c.peer == rank) return bad(c, "a rank cannot exchange messages with itself; copy the buffer");
-    return check("peer ", c.peer);
-  }
+  if (c.kind == collective_kind::message) return validate_message(c, check);
   return has_root(c.kind) ? check("root ", c.root) : result<void>{};
 }
 
@@ -102,6 +117,8 @@ result<void> validate_overlap(const call& c, const buffer_shape& s, rank_t rank,
   const std::uint64_t size = size_of(c.type);
   const bool apart = c.in + s.in * size <= c.out || c.out + s.out * size <= c.in;
   if (apart) return {};
+  if (c.kind == collective_kind::message)
+    return bad(c, "what is sent and what is received overlap; pass two buffers");
   const bool exchanges = c.kind == collective_kind::all_to_all || c.kind == collective_kind::all_to_all_v;
   if (exchanges)
     return bad(c, "input and output overlap, and this collective has no in-place form; pass two buffers");
@@ -115,7 +132,7 @@ result<void> validate_overlap(const call& c, const buffer_shape& s, rank_t rank,
 
 result<void> validate_arguments(const call& c, rank_t rank, rank_t ranks) {
   if (c.kind == collective_kind::barrier) return {};
-  if (auto ok = validate_ranks(c, rank, ranks); !ok) return ok;
+  if (auto ok = validate_ranks(c, ranks); !ok) return ok;
   if (auto ok = validate_counts(c, ranks); !ok) return ok;
   if (auto ok = validate_reduction(c); !ok) return ok;
   const buffer_shape s = shape_of(c, rank, ranks);
@@ -196,7 +213,7 @@ buffer_shape shape_of(const call& c, rank_t rank, rank_t ranks) noexcept {
     case collective_kind::barrier:
       return {};
     case collective_kind::message:
-      return {c.sending, !c.sending, c.count, c.count};
+      return {c.sending, c.receiving, c.count, c.room};
     case collective_kind::all_reduce:
     case collective_kind::scan:
     case collective_kind::exscan:
@@ -240,7 +257,29 @@ bool is_same(const call& a, const call& b) noexcept {
          a.on_device == b.on_device && a.kind != collective_kind::message && a.kind != collective_kind::none;
 }
 
+signature sent_signature(const call& c) noexcept {
+  signature s;
+  s.kind = static_cast<std::uint8_t>(collective_kind::message);
+  s.dtype = static_cast<std::uint8_t>(c.type);
+  s.flags = message_sent;
+  s.root = static_cast<std::uint32_t>(c.tag);
+  s.count = c.count;
+  return s;
+}
+
+signature received_signature(const call& c) noexcept {
+  signature s;
+  s.kind = static_cast<std::uint8_t>(collective_kind::message);
+  s.dtype = static_cast<std::uint8_t>(c.type);
+  const bool any = c.receive_tag == any_tag;
+  s.flags = any ? message_received | message_of_any_tag : message_received;
+  s.root = any ? 0 : static_cast<std::uint32_t>(c.receive_tag);
+  s.count = c.room;
+  return s;
+}
+
 signature signature_of(const call& c) noexcept {
+  if (c.kind == collective_kind::message) return c.sending ? sent_signature(c) : received_signature(c);
   signature s;
   s.kind = static_cast<std::uint8_t>(c.kind);
   s.dtype = static_cast<std::uint8_t>(c.type);
@@ -264,8 +303,21 @@ signature signature_between(const signature& whole, const count_table* counts, r
   return s;
 }
 
+namespace {
+
+std::string describe_message(const signature& s) {
+  const bool sent = s.flags == message_sent;
+  std::string text = sent ? "send of " : "recv of up to ";
+  text += number_and_type(s.count, static_cast<dtype>(s.dtype));
+  if ((s.flags & message_of_any_tag) != 0) return text + ", any tag";
+  return s.root == 0 ? text : text + ", tag " + std::to_string(s.root);
+}
+
+}  // namespace
+
 std::string describe(const signature& s) {
   const auto kind = static_cast<collective_kind>(s.kind);
+  if (kind == collective_kind::message) return describe_message(s);
   std::string text{name_of(kind)};
   if (kind == collective_kind::barrier) return text;
   const auto type = static_cast<dtype>(s.dtype);

@@ -4,6 +4,7 @@
 #include <chorale/async/clock.hpp>
 #include <chorale/async/result.hpp>
 #include <chorale/collective/count_table.hpp>
+#include <chorale/collective/message.hpp>
 #include <chorale/collective/user_reduction.hpp>
 #include <chorale/kernels/dtype.hpp>
 #include <chorale/transport/signature.hpp>
@@ -64,9 +65,18 @@ struct call {
   std::uint64_t count = 0;
   std::uint64_t in_count = 0;   ///< elements of the buffer the application gave: for `validate` only
   std::uint64_t out_count = 0;  ///< as `in_count`
-  rank_t peer = no_rank;        ///< message: the other side
-  bool sending = false;         ///< message: which side this is
   bool on_device = false;       ///< the buffers are a GPU's: the call goes to a stream
+  // A message, or one each way.
+  bool sending = false;
+  bool receiving = false;
+  rank_t peer = no_rank;    ///< where `in` goes
+  rank_t source = no_rank;  ///< where `out` comes from; may be any_source
+  tag_t tag = 0;
+  tag_t receive_tag = 0;             ///< may be any_tag
+  std::uint64_t room = 0;            ///< elements that `out` has
+  received* told = nullptr;          ///< written when a message has come; null: nobody asks
+  std::uint64_t send_number = 0;     ///< the core's: what the messages are named by on the wire
+  std::uint64_t receive_number = 0;  ///< 0: not known yet
   time_point expires = never;
   std::shared_ptr<const count_table> counts;
   std::shared_ptr<const prepared_call> prepared;  ///< of a persistent plan
@@ -100,6 +110,9 @@ struct buffer_shape {
 
 /// What every peer has to have called; for all_to_all_v see `signature_between`.
 [[nodiscard]] signature signature_of(const call& c) noexcept;
+/// Of either side of a message: see `fits`.
+[[nodiscard]] signature sent_signature(const call& c) noexcept;
+[[nodiscard]] signature received_signature(const call& c) noexcept;
 /// What `me` expects of messages to and from `peer`. Both ends compute the same: all_to_all_v puts what goes
 /// to the higher rank and what comes back from it.
 [[nodiscard]] signature signature_between(const signature& whole, const count_table* counts, rank_t me,
@@ -111,8 +124,5 @@ struct buffer_shape {
 [[nodiscard]] result<void> validate(const call& c, rank_t rank, rank_t ranks);
 /// The same for calls that go to a stream, whose buffers must be a GPU's.
 [[nodiscard]] result<void> validate_on_stream(const call& c, rank_t rank, rank_t ranks);
-
-/// Tickets of messages live in a number space of their own, per lane, peer and direction.
-inline constexpr std::uint64_t message_ticket = std::uint64_t{1} << 63;
 
 }  // namespace chorale

@@ -1,4 +1,5 @@
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/loopback.hpp>
 #include <chorale/collective/message_execution.hpp>
 #include <chorale/collective/plan_execution.hpp>
 #include <chorale/collective/tiny_exchange.hpp>
@@ -8,11 +9,6 @@
 #include <utility>
 
 namespace chorale {
-namespace {
-
-constexpr std::size_t remembered_keys = 65536;
-
-}  // namespace
 
 core::core(core_setup setup)
     : loop_{*setup.loop},
@@ -21,6 +17,7 @@ core::core(core_setup setup)
       epoch_{setup.epoch},
       max_lanes_{setup.max_lanes},
       everybody_{setup.rank, setup.size, setup.selection, setup.hosts},
+      sends_(static_cast<std::size_t>(setup.size)),
       lines_{std::move(setup.lines)},
       departures_(static_cast<std::size_t>(setup.size)),
       lost_links_(static_cast<std::size_t>(setup.size)) {
@@ -73,6 +70,7 @@ void core::close(error why) noexcept {
   loop_.disarm(patience_);
   loop_.remove(*this);
   for (auto& link : pairs_) link.reset();
+  own_link_.reset();
 }
 
 bool core::unused() const noexcept {
@@ -81,76 +79,6 @@ bool core::unused() const noexcept {
   return free_plan_executions_.size() == plan_executions_.size() &&
          free_message_executions_.size() == message_executions_.size() &&
          free_tiny_exchanges_.size() == tiny_exchanges_.size();
-}
-
-// Lanes and tickets.
-
-lane_state& core::lane_of(std::uint64_t key) {
-  auto& slot = lanes_[key];
-  if (!slot) {
-    slot = std::make_unique<lane_state>();
-    slot->key = key;
-    slot->among = &everybody_;
-  }
-  return *slot;
-}
-
-result<lane_state*> core::open_lane(group& among, std::uint64_t key) {
-  if (among.is_whole() && key == default_lane) {
-    ++default_lane_->handles;
-    return default_lane_;
-  }
-  const std::uint64_t name = among.lane_key(key);
-  if (ended_keys_.contains(name))
-    return error{errc::invalid_state,
-                 "lane " + std::to_string(key) +
-                     " was used and dropped in this epoch; keep its handle, or take another key"};
-  lane_state& lane = lane_of(name);
-  if (lane.among != &among) {
-    lane.among = &among;
-    ++among.lanes;
-    if (lane.ended_by.from != no_rank) lane.cause = told_cause(lane);
-  }
-  ++lane.handles;
-  for (const rank_t gone : std::exchange(lane.left_before, {})) member_left(among, gone);
-  return &lane;
-}
-
-void core::close_handle(lane_state& lane) noexcept {
-  if (--lane.handles != 0 || lane.running != 0) return;
-  const std::uint64_t key = lane.key;
-  for (auto& link : pairs_)
-    if (link) link->forget_lane(key);
-  if (ended_order_.size() < remembered_keys) {
-    ended_order_.push_back(key);
-  } else {
-    ended_keys_.erase(std::exchange(ended_order_[ended_next_], key));
-    ended_next_ = (ended_next_ + 1) % remembered_keys;
-  }
-  ended_keys_.insert(key);
-  group* const child = lane.among->is_whole() ? nullptr : lane.among;
-  lanes_.erase(key);
-  if (child) {
-    --child->lanes;
-    drop_if_unused(*child);
-  }
-}
-
-std::uint64_t core::take_ticket(lane_state& lane, const call& what) {
-  ++lane.handles;
-  if (what.kind != collective_kind::message) {
-    const std::uint64_t ticket = lane.next_ticket++;
-    last_ticket_.store(ticket, std::memory_order_relaxed);
-    return ticket;
-  }
-  auto& counts = what.sending ? lane.sent : lane.received;
-  if (counts.empty()) counts.resize(static_cast<std::size_t>(size_));
-  return message_ticket | ++counts[static_cast<std::size_t>(what.peer)];
-}
-
-void core::drop(lane_state& lane, std::uint64_t ticket, const call&) noexcept {
-  if (!cause_ && !lane.ended()) revoke_lane(lane, ticket, errc::dropped);
-  close_handle(lane);
 }
 
 // The life of an operation.
@@ -178,13 +106,17 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, call asked) {
   op.what_ = std::move(asked);
   const call& what = op.what_;
   op.signature_ = signature_of(what);
+  op.met_ = no_rank;
+  op.came_ = {};
   if (op.outcome_) op.outcome_ = {};
   op.observer_ = nullptr;
   op.finished_ = op.adopted_ = op.is_reported_ = op.asked_around_ = false;
   op.since_ = {};
+  if (what.kind == collective_kind::message) begin_message(op);
   if (why_not) {
     op.finished_ = true;
-    op.outcome_ = as_seen_by(*lane.among, std::move(why_not.with_ticket(ticket & ~message_ticket)));
+    op.outcome_ = as_seen_by(*lane.among, std::move(why_not.with_ticket(plain_number(ticket))));
+    give_back_send(*lane.among, what);
     close_handle(lane);
     return &op;
   }
@@ -205,12 +137,7 @@ in_flight* core::start(lane_state& lane, std::uint64_t ticket, call asked) {
     return &op;
   }
   if (what.expires != never) loop_.arm(op.expiry_, what.expires);
-  // A receive is looked at after it has begun: the message may be here already.
-  if (what.kind == collective_kind::message && what.sending &&
-      departed(lane.among->in_epoch(what.peer), *lane.among)) {
-    end_for_want_of(op, lane.among->in_epoch(what.peer));
-    return &op;
-  }
+  // Who has left is looked at after it has begun: a message may be here already.
   op.begin();
   if (!op.finished_ && (departed_count_ != 0 || lane.among->anybody_left()))
     if (const rank_t gone = departed_peer(op); gone != no_rank) end_for_want_of(op, gone);
@@ -231,8 +158,11 @@ void core::finish(in_flight& op, error outcome) noexcept {
   lane_state& lane = *op.lane_;
   if (outcome) {
     op.take_back();
-    outcome.with_ticket(op.ticket_ & ~message_ticket);
+    outcome.with_ticket(plain_number(op.ticket_));
+  } else if (op.what_.told) {
+    *op.what_.told = op.came_;
   }
+  give_back_send(op.among(), op.what_);
   if (!(op.ticket_ & message_ticket))
     for (auto& link : pairs_)
       if (link) link->forget_ticket(lane.key, op.ticket_);
@@ -270,7 +200,7 @@ void in_flight::release() noexcept {
 
 void in_flight::expiry::fired(operation& op) noexcept {
   in_flight& self = static_cast<expiry&>(op).self;
-  self.core_->revoke_lane(*self.lane_, self.ticket_, errc::timed_out);
+  self.core_->end_early(self, errc::timed_out);
 }
 
 }  // namespace chorale

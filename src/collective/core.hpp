@@ -25,6 +25,7 @@ class combining;
 class gpu_abort;
 class plan_execution;
 struct prepared_call;
+class loopback;
 class message_execution;
 class tiny_exchange;
 class shm_wire;
@@ -56,7 +57,10 @@ class core final : public poller, private arrival_judge, public guard_sink {
   [[nodiscard]] rank_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] engine& loop() noexcept { return loop_; }
-  [[nodiscard]] pair& link_to(rank_t peer) noexcept { return *pairs_[static_cast<std::size_t>(peer)]; }
+  /// To this rank too: messages to oneself go through a ring like all others, made with the first.
+  [[nodiscard]] pair& link_to(rank_t peer) noexcept {
+    return peer == rank_ ? own_link() : *pairs_[static_cast<std::size_t>(peer)];
+  }
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   /// All ranks of the epoch.
   [[nodiscard]] group& everybody() noexcept { return everybody_; }
@@ -72,6 +76,9 @@ class core final : public poller, private arrival_judge, public guard_sink {
     ++again.handles;
     return &again;
   }
+  /// What follows a lane that ended, or is ended now, on every rank that does the same. Takes the place of
+  /// the caller's handle. errc::invalid_state when another handle has done it.
+  result<lane_state*> renew_lane(lane_state& lane);
   /// The last handle on a lane that does nothing ends its key for this epoch.
   void close_handle(lane_state& lane) noexcept;
 
@@ -93,11 +100,16 @@ class core final : public poller, private arrival_judge, public guard_sink {
   /// Takes the next ticket of `lane` for a call. Must be followed by `start` or `drop`, or the lane is
   /// revoked.
   [[nodiscard]] static std::uint64_t next_ticket(const lane_state& lane) noexcept { return lane.next_ticket; }
-  [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, const call& what);
+  [[nodiscard]] std::uint64_t take_ticket(lane_state& lane, call& what);
+  /// Why a call can not have a ticket now; errc::ok if it can.
+  [[nodiscard]] error refusal(const lane_state& lane, const call& what) const;
   /// Starts the call. The operation may have finished on return. Never null.
   in_flight* start(lane_state& lane, std::uint64_t ticket, call what);
   /// A ticket is destroyed unstarted: peers must not wait for it.
   void drop(lane_state& lane, std::uint64_t ticket, const call& what) noexcept;
+  /// Ends an operation before its time: with its lane, or, for a receive from anybody that has met no
+  /// message, alone, since no rank can know that it waits for that one.
+  void end_early(in_flight& op, errc cause) noexcept;
   /// Ends a lane here and on every rank: the deadline passed, a stop was requested.
   void revoke_lane(lane_state& lane, std::uint64_t ticket, errc cause) noexcept;
   /// The calls of `a` differ: ends the lane everywhere with both signatures in the text.
@@ -145,6 +157,16 @@ class core final : public poller, private arrival_judge, public guard_sink {
     return last_ticket_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] std::size_t in_flight_count() const noexcept { return running_; }
+  [[nodiscard]] std::size_t lane_count() const noexcept { return lanes_.size(); }
+
+  // For messages.
+  /// A receive that is open has begun: takes the oldest message that it may, or waits for one.
+  void look_for_message(message_execution& op);
+  [[nodiscard]] bool departed(rank_t who, const group& among) const noexcept {
+    return departed(who) || among.left(who);
+  }
+  /// All ranks but this one.
+  [[nodiscard]] bool all_departed(const group& among) const noexcept;
 
   // poller
   std::size_t poll(std::size_t budget) noexcept override;
@@ -171,14 +193,32 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void link_broken(rank_t to, error why) noexcept override;
   void link_violated(rank_t from, const char* how) noexcept override;
 
+  verdict judge_message(lane_state& lane, rank_t from, const frame_header& header) noexcept;
+  verdict arrived(lane_state& lane, const message_box::arrival& message) noexcept;
+  [[nodiscard]] in_flight* taker_of(const lane_state& lane,
+                                    const message_box::arrival& message) const noexcept;
+  [[nodiscard]] static bool may_take(const in_flight& op, const message_box::arrival& message) noexcept;
+  bool meet(in_flight& op, const message_box::arrival& message) noexcept;
+  void serve_next(lane_state& lane, rank_t from) noexcept;
+  std::uint64_t take_message_ticket(lane_state& lane, call& what);
+  void begin_message(in_flight& op);
+  void give_back_send(const group& among, const call& what) noexcept;
+  bool judge_early_message(in_flight& op) noexcept;
+  [[nodiscard]] message_box& messages_of(lane_state& lane);
+  pair& own_link() noexcept;
+  [[nodiscard]] pair* own_link_if_made() const noexcept;
+  template <class Visit>
+  void for_links(Visit visit);
   lane_state& lane_of(std::uint64_t key);
+  lane_state& adopt_lane(std::uint64_t name, group& among);
+  void remember_ended(std::uint64_t key) noexcept;
   void tell_departure(std::uint64_t lane, const group& to) noexcept;
   void member_left(group& child, rank_t in_epoch) noexcept;
   void drop_if_unused(group& child) noexcept;
   template <class Visit>
   void for_members(const group& among, Visit visit);
-  [[nodiscard]] in_flight* find(const lane_state& lane, rank_t from,
-                                const frame_header& header) const noexcept;
+  [[nodiscard]] static in_flight* find(const lane_state& lane, rank_t from,
+                                       const frame_header& header) noexcept;
   /// Messages that came before the call are compared now; false when one differs.
   bool judge_early(in_flight& op) noexcept;
   /// This rank cannot serve the call; others must not wait for it if theirs is another.
@@ -197,9 +237,6 @@ class core final : public poller, private arrival_judge, public guard_sink {
   void act_on_lost_links() noexcept;
   void look_at_the_clock() noexcept;
   [[nodiscard]] bool departed(rank_t who) const noexcept;
-  [[nodiscard]] bool departed(rank_t who, const group& among) const noexcept {
-    return departed(who) || among.left(who);
-  }
   [[nodiscard]] rank_t departed_peer(const in_flight& op) const noexcept;
   /// The text is for `among`, the culprit still numbered as in the epoch.
   [[nodiscard]] error revoked_error(const group& among) const;
@@ -218,12 +255,15 @@ class core final : public poller, private arrival_judge, public guard_sink {
   group everybody_;
   std::vector<std::unique_ptr<group>> children_;
   std::vector<std::unique_ptr<pair>> pairs_;
+  std::unique_ptr<loopback> own_link_;
+  std::vector<std::uint32_t> sends_;  // tickets and operations in flight, by rank of the epoch
   std::vector<shm_wire*> lines_;
   bool all_lines_ = false;
   bool closed_ = false;
 
   std::unordered_map<std::uint64_t, std::unique_ptr<lane_state>> lanes_;
   lane_state* default_lane_ = nullptr;
+  std::unordered_map<std::uint64_t, std::uint64_t> renewed_;  // by origin: what a lane is called by now
   std::vector<std::uint64_t> ended_order_;  // the latest ended keys, oldest overwritten first
   std::unordered_set<std::uint64_t> ended_keys_;
   std::size_t ended_next_ = 0;
@@ -249,8 +289,13 @@ class core final : public poller, private arrival_judge, public guard_sink {
     static void fired(operation& op) noexcept;
     core& self;
   };
-  patience patience_{*this};       // while operations wait, for what only time tells
-  std::vector<error> lost_links_;  // by rank; held back for a moment, in case the guard knows the cause
+  patience patience_{*this};  // while operations wait, for what only time tells
+  struct lost_link {
+    error why;
+    time_point until = never;
+  };
+  std::vector<lost_link>
+      lost_links_;  // by rank; each held back for a moment, in case the guard knows the cause
   time_point links_expire_ = never;
 
   std::vector<std::unique_ptr<plan_execution>> plan_executions_;
@@ -260,6 +305,13 @@ class core final : public poller, private arrival_judge, public guard_sink {
   std::vector<message_execution*> free_message_executions_;
   std::vector<tiny_exchange*> free_tiny_exchanges_;
 };
+
+template <class Visit>
+void core::for_links(Visit visit) {
+  for (auto& link : pairs_)
+    if (link) visit(*link);
+  if (pair* own = own_link_if_made()) visit(*own);
+}
 
 template <class Visit>
 void core::for_members(const group& among, Visit visit) {

@@ -46,8 +46,9 @@ void core::link_violated(rank_t from, const char* how) noexcept {
 
 void core::link_broken(rank_t to, error why) noexcept {
   if (cause_) return;
-  lost_links_[static_cast<std::size_t>(to)] = error{why.code(), why.detail(), to};
-  if (links_expire_ == never) links_expire_ = loop_.now() + link_grace;
+  const time_point until = loop_.now() + link_grace;
+  lost_links_[static_cast<std::size_t>(to)] = {error{why.code(), why.detail(), to}, until};
+  links_expire_ = std::min(links_expire_, until);
   loop_.disarm(patience_);
   loop_.arm(patience_, links_expire_);
   departures_pending_.store(true, std::memory_order_relaxed);  // it may have left in good order
@@ -56,8 +57,12 @@ void core::link_broken(rank_t to, error why) noexcept {
 void core::act_on_lost_links() noexcept {
   links_expire_ = never;
   for (rank_t r = 0; r < size_ && !cause_; ++r) {
-    const error& why = lost_links_[static_cast<std::size_t>(r)];
+    const auto& [why, until] = lost_links_[static_cast<std::size_t>(r)];
     if (!why || departed(r)) continue;
+    if (until > loop_.now()) {  // it broke later than another
+      links_expire_ = std::min(links_expire_, until);
+      continue;
+    }
     if (guarded_) static_cast<void>(guarded_->revoke(revoke_scope::all, 0, why.code(), r, last_ticket()));
     revoke_all(why);
   }
@@ -141,8 +146,9 @@ void core::look_at_the_clock() noexcept {
     ask_around();
     report_slow_operations();
   }
-  if (running_ != 0 && !patience_.armed())
-    loop_.arm(patience_, std::min(links_expire_, loop_.now() + patience_step));
+  const time_point next = running_ != 0 ? loop_.now() + patience_step : never;
+  if (const time_point first = std::min(links_expire_, next); first != never && !patience_.armed())
+    loop_.arm(patience_, first);
 }
 
 /// A rank that called something else may send nothing here that shows it: two ranks that both take themselves
@@ -185,7 +191,7 @@ void core::report_slow_operations() noexcept {
       if (!guarded_) continue;
       waits_for.clear();
       for (rank_t r = 0; r < size_; ++r)
-        if (r != rank_ && op->needs(r)) waits_for.push_back(r);
+        if (r != rank_ && op->may_wait_for(r)) waits_for.push_back(r);
       op->reported_ = guarded_->pending(key, op->ticket_, waits_for, op->since_);
       op->is_reported_ = true;
     }
@@ -197,8 +203,7 @@ void core::report_slow_operations() noexcept {
 std::size_t core::poll(std::size_t budget) noexcept {
   act_on_cause();
   std::size_t moved = 0;
-  for (auto& link : pairs_)
-    if (link) moved += link->progress(budget);
+  for_links([&](pair& link) { moved += link.progress(budget); });
   if (departures_pending_.load(std::memory_order_relaxed)) act_on_departures();
   return moved;
 }
@@ -207,20 +212,18 @@ poller::arming core::arm() noexcept {
   if (cause_pending() || departures_pending_.load(std::memory_order_acquire)) return arming::busy;
   if (running_ != 0 && !patience_.armed()) loop_.arm(patience_, loop_.now() + patience_step);
   bool fence = false;
-  for (auto& link : pairs_) fence = (link && link->announce_sleep()) || fence;
+  for_links([&](pair& link) { fence = link.announce_sleep() || fence; });
   if (fence && !heavy_fence()) {
-    for (auto& link : pairs_)
-      if (link) link->fence_refused();
+    for_links([](pair& link) { link.fence_refused(); });
     return arming::busy;
   }
-  for (auto& link : pairs_)
-    if (link && !link->arm()) return arming::busy;
-  return arming::armed;
+  bool quiet = true;
+  for_links([&](pair& link) { quiet = quiet && link.arm(); });
+  return quiet ? arming::armed : arming::busy;
 }
 
 void core::disarm() noexcept {
-  for (auto& link : pairs_)
-    if (link) link->disarm();
+  for_links([](pair& link) { link.disarm(); });
 }
 
 }  // namespace chorale

@@ -1,5 +1,6 @@
 // Arrivals are judged, and what fails one lane ends that lane.
 #include <chorale/collective/core.hpp>
+#include <chorale/collective/message_execution.hpp>
 
 #include <utility>
 
@@ -16,33 +17,44 @@ std::string who_called(const group& among, rank_t a, const signature& called_a, 
 
 // Arrivals.
 
-in_flight* core::find(const lane_state& lane, rank_t from, const frame_header& header) const noexcept {
+in_flight* core::find(const lane_state& lane, rank_t from, const frame_header& header) noexcept {
   const bool message = (header.ticket & message_ticket) != 0;
-  const bool for_sender = header.kind == frame_kind::ready;
   for (in_flight* op = lane.first; op; op = op->next_) {
-    if (op->ticket_ != header.ticket) continue;
-    if (!message || (lane.among->in_epoch(op->what_.peer) == from && op->what_.sending == for_sender))
+    if (!message) {
+      if (op->ticket_ == header.ticket) return op;
+      continue;
+    }
+    if (header.kind == frame_kind::ready) {
+      if (op->what_.send_number == header.ticket && lane.among->in_epoch(op->what_.peer) == from) return op;
+    } else if (op->what_.receive_number == header.ticket && op->met_ == from) {
       return op;
+    }
   }
   return nullptr;
 }
 
 verdict core::judge(rank_t from, const frame_header& header) noexcept {
   if (cause_) return verdict::refused;
+  const bool message = (header.ticket & message_ticket) != 0;
   const auto known = lanes_.find(header.lane);
-  if (known == lanes_.end()) return ended_keys_.contains(header.lane) ? verdict::refused : verdict::current;
+  if (known == lanes_.end()) {
+    if (ended_keys_.contains(header.lane)) return verdict::refused;
+    const bool comes = header.kind == frame_kind::eager || header.kind == frame_kind::announce;
+    return message && comes ? arrived(lane_of(header.lane), {from, header.ticket, header.call})
+                            : verdict::current;
+  }
   lane_state& lane = *known->second;
   const rank_t member = lane.among->member(from);
   if (lane.ended() || member == no_rank) return verdict::refused;
-  const bool message = (header.ticket & message_ticket) != 0;
-  if (!message && header.ticket >= lane.short_from) return verdict::refused;
+  if (message) return judge_message(lane, from, header);
+  if (header.ticket >= lane.short_from) return verdict::refused;
   if (const in_flight* op = find(lane, from, header)) {
     const signature expected = op->signed_for(member);
     if (expected == header.call) return verdict::current;
     mismatch(lane, header.ticket, expected, from, header.call);
     return verdict::refused;
   }
-  if (message || header.ticket >= lane.next_ticket) return verdict::current;
+  if (header.ticket >= lane.next_ticket) return verdict::current;
   const auto& past = lane.history[header.ticket % lane.history.size()];
   if (past.ticket > header.ticket) return verdict::refused;  // long over
   if (past.ticket < header.ticket) return verdict::current;  // taken and not started yet
@@ -52,13 +64,14 @@ verdict core::judge(rank_t from, const frame_header& header) noexcept {
 }
 
 bool core::judge_early(in_flight& op) noexcept {
+  if (op.what_.kind == collective_kind::message) return judge_early_message(op);
   for (auto& link : pairs_) {
     const rank_t member = link ? op.among().member(link->peer()) : no_rank;
     if (member == no_rank) continue;
     const frame_header* differs = nullptr;
     const signature expected = op.signed_for(member);
     link->early(op.lane_->key, op.ticket_, [&](const frame_header& h) {
-      if (find(*op.lane_, link->peer(), h) == &op && !(h.call == expected)) differs = &h;
+      if (!(h.call == expected)) differs = &h;
     });
     if (!differs) continue;
     const signature theirs = differs->call;  // the early arrivals go with the lane
@@ -77,9 +90,9 @@ void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket,
   lane.handles += known_here ? 1 : 0;         // stays while we are in here
   lane.cause = at_ticket;
   lane.cause_ticket = ticket;
-  while (lane.first) finish(*lane.first, lane.first->ticket_ == ticket ? at_ticket : elsewhere);
-  for (auto& link : pairs_)
-    if (link) link->forget_lane(lane.key);
+  while (lane.first) finish(*lane.first, lane.first->is_called(ticket) ? at_ticket : elsewhere);
+  for_links([&](pair& link) { link.forget_lane(lane.key); });
+  if (lane.messages) lane.messages->waiting.clear();
   if (known_here) close_handle(lane);
 }
 
@@ -113,9 +126,13 @@ void core::mismatch(lane_state& lane, std::uint64_t ticket, const signature& our
 }
 
 void core::lane_revoked(rank_t from, const frame_header& header, const lane_revoke_body& body) noexcept {
-  if (cause_ || ended_keys_.contains(header.lane)) return;
-  lane_state& lane = lane_of(header.lane);
+  if (cause_) return;
   const auto cause = static_cast<errc>(body.cause);
+  if (cause == errc::peer_left && body.origin == body.culprit)
+    for (const auto& child : children_)  // its own lane may have been reset since
+      if (child->lane_key(default_lane) == header.lane) return member_left(*child, from);
+  if (ended_keys_.contains(header.lane)) return;
+  lane_state& lane = lane_of(header.lane);
   if (cause == errc::peer_left && body.origin == body.culprit) {
     // It speaks of itself: it has left this communicator.
     if (lane.among == &everybody_)
@@ -127,7 +144,7 @@ void core::lane_revoked(rank_t from, const frame_header& header, const lane_revo
   if (cause == errc::peer_left) return collectives_end(lane, header.ticket, body.culprit);
   if (!lane.ended()) lane.ended_by = {from, body};
   const error why = told_cause(lane);
-  end_lane(lane, header.ticket, why,
+  end_lane(lane, (header.ticket & local_ticket) != 0 ? 0 : header.ticket, why,
            error{errc::revoked, "the lane ended: " + as_seen_by(*lane.among, why).summary(), body.culprit});
 }
 
@@ -145,7 +162,10 @@ error core::told_cause(const lane_state& lane) {
 // A rank that left.
 
 void core::end_for_want_of(in_flight& op, rank_t gone) noexcept {
-  if ((op.ticket_ & message_ticket) != 0) return finish(op, error{errc::peer_left, {}, gone});
+  if ((op.ticket_ & message_ticket) != 0) {
+    if (static_cast<message_execution&>(op).goes_on_without(gone)) return;
+    return finish(op, error{errc::peer_left, {}, gone});
+  }
   // Ranks that wait for this one and not for the one that left learn of it here.
   lane_revoke_body body;
   body.cause = static_cast<std::int32_t>(errc::peer_left);

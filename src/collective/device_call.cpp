@@ -33,9 +33,17 @@ cuda::reduction_of reduction_of(const call& c) noexcept {
   return how;
 }
 
-cuda::message message_of(const call& c) noexcept {
-  return c.sending ? cuda::send_to(c.peer, c.in, c.count, c.type)
-                   : cuda::receive_from(c.peer, c.out, c.count, c.type);
+/// A send, a receive, or one of each.
+result<void> add_messages(const call& c, std::vector<cuda::message>& to) {
+  const bool named = !c.receiving || (c.source != any_source && c.receive_tag == 0 && !c.told);
+  if (c.tag != 0 || !named)
+    return error{
+        errc::unsupported,
+        "a message on device memory with a tag, from anybody, or that is to be told of: there each names "
+        "its rank, and both sides the same count"};
+  if (c.sending) to.push_back(cuda::send_to(c.peer, c.in, c.count, c.type));
+  if (c.receiving) to.push_back(cuda::receive_from(c.source, c.out, c.room, c.type));
+  return {};
 }
 
 }  // namespace
@@ -72,8 +80,9 @@ result<cuda::exchange_call> device_exchange(const call& c, cuda::place_in_group 
     case collective_kind::scatter_v:
       return cuda::scatter_v_call(at, c.in, c.out, counts, c.type, c.root);
     case collective_kind::message: {
-      const cuda::message one = message_of(c);
-      return cuda::messages_call(at, std::span{&one, 1});
+      std::vector<cuda::message> messages;
+      if (auto ok = add_messages(c, messages); !ok) return std::move(ok).error();
+      return cuda::messages_call(at, messages);
     }
     case collective_kind::barrier:
       return cuda::barrier_call(at);
@@ -97,7 +106,7 @@ result<cuda::exchange_call> device_messages(std::span<const call> calls, cuda::p
                        " in a batch on a stream, which takes sends and receives; call it "
                        "by itself: a stream runs its operations one after the other anyway"};
     if (auto ok = validate_on_stream(c, at.rank, at.size); !ok) return std::move(ok).error();
-    messages.push_back(message_of(c));
+    if (auto ok = add_messages(c, messages); !ok) return std::move(ok).error();
   }
   return cuda::messages_call(at, messages);
 }

@@ -39,6 +39,13 @@ class in_flight {
   [[nodiscard]] group& among() const noexcept;
   [[nodiscard]] pair& link_to(rank_t member) const noexcept;
 
+  /// What a receive got.
+  [[nodiscard]] const received& came() const noexcept { return came_; }
+  /// A receive that no message has met: the calls of other ranks say nothing of it yet.
+  [[nodiscard]] bool meets_nothing_yet() const noexcept {
+    return what_.receiving && what_.receive_number == 0;
+  }
+
   /// Told at the end, unless `release` came first.
   void observe(completion_observer* by) noexcept { observer_ = by; }
   /// The handle goes: a finished operation is recycled, a running one adopted.
@@ -52,8 +59,16 @@ class in_flight {
   virtual void take_back() noexcept = 0;
   /// Whether something is still expected from, or owed to, a rank of the epoch.
   [[nodiscard]] virtual bool needs(rank_t in_epoch) const noexcept = 0;
+  /// Whether a rank's silence may be what it waits for.
+  [[nodiscard]] virtual bool may_wait_for(rank_t in_epoch) const noexcept { return needs(in_epoch); }
   /// Back to the pool it came from.
   virtual void recycle() noexcept = 0;
+
+  // Messages.
+  /// The rank of the epoch that the message comes from; no_rank while it is open.
+  [[nodiscard]] rank_t met() const noexcept { return met_; }
+  void forget_send_number() noexcept { what_.send_number = 0; }
+  received came_;
 
  private:
   struct expiry : timer {
@@ -62,9 +77,15 @@ class in_flight {
     in_flight& self;
   };
 
+  [[nodiscard]] bool is_called(std::uint64_t ticket) const noexcept {
+    return ticket_ == ticket ||
+           (ticket != 0 && (what_.send_number == ticket || what_.receive_number == ticket));
+  }
+
   core* core_ = nullptr;
   lane_state* lane_ = nullptr;
   std::uint64_t ticket_ = 0;
+  rank_t met_ = no_rank;
   call what_;
   signature signature_;
   error outcome_;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <chorale/collective/in_flight.hpp>
+#include <chorale/collective/message_box.hpp>
 #include <chorale/transport/frame.hpp>
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace chorale {
@@ -43,8 +45,9 @@ struct lane_state {
   std::uint64_t short_from = ~std::uint64_t{0};
   rank_t missing = no_rank;         ///< that rank
   std::vector<rank_t> left_before;  ///< who left a child that is not known here yet; by number in the epoch
-  std::vector<std::uint64_t> sent;  ///< messages started to each rank; empty until the first
-  std::vector<std::uint64_t> received;  ///< receives started from each rank
+  std::unique_ptr<message_box> messages;  ///< null until the first
+  std::uint64_t origin = default_lane;    ///< the key before the lane was ever reset
+  std::uint64_t generation = 0;           ///< how often it has been
 
   [[nodiscard]] bool ended() const noexcept { return static_cast<bool>(cause); }
 };

@@ -104,6 +104,8 @@ bool pair::pump_one(outgoing& m) noexcept {
     return true;
   }
   if (carries_payload(m.header.kind)) --outstanding_;
+  // A receive with room for more may have said that it takes what came without asking.
+  if (m.header.kind == frame_kind::eager) take_early(m.header.key(), frame_kind::ready);
   if (m.handed_over) m.handed_over(m);
   return true;
 }
@@ -236,7 +238,8 @@ void pair::receive(posted_receive& r) noexcept {
   const bool announced = take_early(r.key, frame_kind::announce) != nullptr;
   ++outstanding_;
   insert_posted(r);
-  if (announced || r.size > eager_limit) {
+  r.said_ready = announced || r.size > eager_limit;
+  if (r.said_ready) {
     r.ready.header = {};
     r.ready.header.kind = frame_kind::ready;
     r.ready.header.set_key(r.key);
@@ -311,9 +314,10 @@ void pair::on_frame(const frame_header& header, const std::byte* payload) noexce
     case frame_kind::announce:
       if (!r) return keep_early(header, nullptr, 0);
       // Long receives said `ready` when they were posted; a short one is announced when the budget ran out.
-      if (r->size <= eager_limit && r->ready.where == outgoing::place::idle) {
+      if (!std::exchange(r->said_ready, true)) {
         r->ready.header = header;
         r->ready.header.kind = frame_kind::ready;
+        r->ready.header.call = r->call;
         append(control_, r->ready, outgoing::place::control);
         pump();
       }

@@ -21,7 +21,7 @@ namespace chorale {
 struct posted_receive {
   message_key key;
   signature call;
-  std::uint64_t size = 0;  ///< bytes the message must have
+  std::uint64_t size = 0;  ///< bytes the message must have; the judge may set it when the message begins
   std::uint64_t received = 0;
   /// Bytes go straight here when `consume` is null.
   std::byte* target = nullptr;
@@ -34,6 +34,7 @@ struct posted_receive {
   outgoing ready;
   posted_receive* chain = nullptr;
   bool posted = false;
+  bool said_ready = false;
 };
 
 /// What the communicator says about an arrival.

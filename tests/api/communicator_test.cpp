@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_refused_and_says_why) {
     BOOST_TEST((e == ch::errc::invalid_argument));
     e = co_await outcome_of(comm.all_reduce(std::span{static_cast<float*>(nullptr), 5}));
     BOOST_TEST((e == ch::errc::invalid_argument));
-    e = co_await outcome_of(comm.send(all, 0));
+    e = co_await outcome_of(comm.send(all, 0, -2));
     BOOST_TEST((e == ch::errc::invalid_argument));
     e = co_await outcome_of(comm.recv(all, 7));
     BOOST_TEST((e == ch::errc::invalid_argument));

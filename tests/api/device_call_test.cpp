@@ -80,6 +80,8 @@ BOOST_AUTO_TEST_CASE(what_is_wrong_is_refused_with_a_reason) {
   expect(refusal(ch::scan(all)), errc::unsupported, "device memory");
   expect(refusal(ch::all_reduce(all, ch::premul_sum(2.0))), errc::invalid_argument, "one type");
   expect(refusal(ch::send(one, 0)), errc::invalid_argument, "itself");
+  expect(refusal(ch::send(one, 1, 4)), errc::unsupported, "with a tag");
+  expect(refusal(ch::recv(one, ch::any_source)), errc::unsupported, "from anybody");
   expect(refusal(ch::all_reduce(std::span{memory})), errc::invalid_argument, "device_span");
 
   const std::vector<ch::call> mixed{ch::send(one, 1).what, ch::barrier().what};

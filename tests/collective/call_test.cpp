@@ -93,8 +93,8 @@ BOOST_AUTO_TEST_CASE(ranks_and_roots) {
   refused(broadcast(m.a, -1), 0, 3, "root -1 is not a rank");
   refused(chorale::reduce(m.a, m.b, 9), 0, 3, "root 9 is not a rank");
   refused(gather_v(m.a, m.b, counts{64}, 1), 0, 1, "root 1 is not a rank");
-  refused(send(m.a, 5), 0, 3, "peer 5 is not a rank");
-  refused(recv(m.a, 0), 0, 3, "itself");
+  refused(send(m.a, 5), 0, 3, "destination 5 is not a rank");
+  refused(recv(m.a, 3), 0, 3, "source 3 is not a rank");
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_cannot_be) {

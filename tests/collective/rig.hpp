@@ -175,9 +175,9 @@ inline call message_of(std::span<float> data, rank_t peer, bool sending) {
     c.in = bytes;
   else
     c.out = bytes;
-  c.count = data.size();
-  c.peer = peer;
-  c.sending = sending;
+  (sending ? c.count : c.room) = data.size();
+  (sending ? c.peer : c.source) = peer;
+  (sending ? c.sending : c.receiving) = true;
   return c;
 }
 

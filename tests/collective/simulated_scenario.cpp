@@ -26,6 +26,7 @@ planned_call draw_call(seeded_random& random, rank_t ranks, std::uint64_t lanes)
     c.from = static_cast<rank_t>(random.below(static_cast<std::uint64_t>(ranks)));
     c.to = static_cast<rank_t>(
         (c.from + 1 + static_cast<rank_t>(random.below(static_cast<std::uint64_t>(ranks - 1)))) % ranks);
+    c.tag = static_cast<tag_t>(random.below(3));
   } else if (random.one_in(2)) {
     static constexpr collective_kind one_way[] = {collective_kind::broadcast, collective_kind::reduce,
                                                   collective_kind::scan};
@@ -82,6 +83,12 @@ scenario draw_scenario(std::uint64_t seed, rank_t ranks) {
     // Two accidents of one rank would be one.
     if (s.faults.size() == 2 && s.faults[0].rank == s.faults[1].rank) s.faults.pop_back();
   }
+  // Given up alone, such a receive would leave its sender waiting: only where nothing goes wrong.
+  for (std::size_t i = 0; i < s.calls.size() && s.faults.empty(); ++i)
+    if (!s.calls[i].collective() && random.one_in(2)) {
+      s.calls[i].from_anybody = true;
+      s.calls[i].tag = static_cast<tag_t>(1000 + i);
+    }
   static constexpr std::uint64_t hops[] = {5, 200, 5000, 30000};
   s.hop_ticks = hops[random.below(std::size(hops))];
   s.think_ticks = 1 + random.below(random.one_in(4) ? 300 : 15);
@@ -109,7 +116,9 @@ std::string describe(const scenario& s) {
     const planned_call& c = s.calls[i];
     text += "  call " + std::to_string(i) + " on lane " + std::to_string(c.lane) + ": " +
             std::string{name_of(c.kind)} + " of " + std::to_string(c.count);
-    if (!c.collective()) text += ", " + std::to_string(c.from) + " to " + std::to_string(c.to);
+    if (!c.collective())
+      text += ", " + std::to_string(c.from) + " to " + std::to_string(c.to) + ", tag " +
+              std::to_string(c.tag) + (c.from_anybody ? ", from anybody" : "");
     if (has_root(c.kind)) text += ", root " + std::to_string(c.from);
     text += "\n";
   }
@@ -127,7 +136,12 @@ call call_of(const scenario& s, rank_t rank, std::size_t index) {
   if (c.kind == collective_kind::broadcast || c.kind == collective_kind::reduce) c.root = planned.from;
   if (c.kind == collective_kind::message) {
     c.sending = rank == planned.from;
-    c.peer = c.sending ? planned.to : planned.from;
+    c.receiving = !c.sending;
+    c.room = c.count;
+    c.tag = c.receive_tag = planned.tag;
+    (c.sending ? c.peer : c.source) = c.sending              ? planned.to
+                                      : planned.from_anybody ? any_source
+                                                             : planned.from;
   }
   for (const planned_fault& f : s.faults) {
     if (f.kind != fault_kind::mismatch || f.rank != rank || f.call != index) continue;
@@ -146,6 +160,8 @@ call call_of(const scenario& s, rank_t rank, std::size_t index) {
       c.type = dtype::none;
       c.op = reduction::none;
       c.count = 0;
+    } else if (c.kind == collective_kind::message) {
+      c.type = dtype::i32;
     } else {
       ++c.count;
     }

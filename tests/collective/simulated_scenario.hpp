@@ -18,7 +18,9 @@ struct planned_call {
   std::size_t count = 0;
   rank_t from = no_rank;  ///< message; the root of a broadcast or reduce
   rank_t to = no_rank;
-  std::uint64_t ticket = 0;  ///< collectives: the number on their lane
+  std::uint64_t ticket = 0;   ///< collectives: the number on their lane
+  tag_t tag = 0;              ///< message
+  bool from_anybody = false;  ///< message: its receive names no sender; the tag is no other message's
 
   [[nodiscard]] bool collective() const { return kind != collective_kind::message; }
   /// Nobody can be through before everybody has called.

@@ -87,6 +87,16 @@ BOOST_AUTO_TEST_CASE(few_ranks) { play_all("few_ranks", number_in("CHORALE_SIM_S
 
 BOOST_AUTO_TEST_CASE(ranks_64) { play_all("ranks_64", number_in("CHORALE_SIM_SEEDS", usual_seeds), 64, 64); }
 
+// Each showed a fault of the library that the usual seeds do not.
+BOOST_AUTO_TEST_CASE(seeds_that_went_wrong_once) {
+  plan_store plans;
+  for (const std::uint64_t seed : {3695U /* two links break within a moment, one for a good reason */}) {
+    const scenario s = draw_scenario(seed, 2 + static_cast<rank_t>(seed % 11));
+    const judgement found = play(s, plans);
+    BOOST_TEST(found.complaints.empty(), report(s, found, "few_ranks"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_same_seed_gives_the_same_trace) {
   plan_store plans;
   std::uint64_t previous = 0;

@@ -34,6 +34,8 @@ task<void> once(core& on, memory& m) {
   co_await place_checked(on, scan(in, out).what);
   co_await place_checked(on, exscan(in, out, chorale::premul_sum(2.0F)).what);
   co_await place_checked(on, barrier().what);
+  co_await place_checked(on, sendrecv(in, 0, out, 0).what);
+  co_await place_checked(on, sendrecv(in, 0, out, any_source, 5).what);
 }
 
 task<void> rounds(core& on, memory& m, std::uint64_t& taken) {
