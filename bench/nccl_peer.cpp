@@ -7,8 +7,7 @@ namespace {
 
 int nccl_type(dtype type) {
   switch (type) {
-    case dtype::none:
-      return 0;  // a barrier's
+    case dtype::none:  // a barrier's
     case dtype::i8:
       return 0;
     case dtype::u8:

@@ -5,6 +5,8 @@
 #include <chorale/transport/guard/neighbours.hpp>
 
 #include <algorithm>
+#include <memory>
+#include <new>
 
 namespace chorale {
 namespace {
@@ -76,8 +78,8 @@ communicator::~communicator() {
   if (!current_) return;
   if (forked()) {
     // All of it is the parent's: rings, sockets, the engine's descriptors. Touching any would speak for it.
-    static_cast<void>(new std::shared_ptr<epoch>{std::move(current_)});
-    static_cast<void>(former_.release());
+    [[maybe_unused]] const auto* kept = new (std::nothrow) std::shared_ptr<epoch>{std::move(current_)};
+    [[maybe_unused]] const auto* also_kept = former_.release();
     return;
   }
   if (child_) {

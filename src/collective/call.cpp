@@ -104,11 +104,12 @@ result<void> validate_buffer(const call& c, const buffer& b) {
   if (b.given != b.needed)
     return bad(c, std::string{"the "} + b.name + " has " + std::to_string(b.given) + " elements and needs " +
                       std::to_string(b.needed));
-  if (b.needed == 0) return {};
+  const std::size_t size = size_of(c.type);
+  if (b.needed == 0 || size == 0) return {};  // a barrier has no elements
   if (!b.data) return bad(c, std::string{"the "} + b.name + " is null but the count is not zero");
-  if (reinterpret_cast<std::uintptr_t>(b.data) % size_of(c.type) != 0)
+  if (reinterpret_cast<std::uintptr_t>(b.data) % size != 0)
     return bad(c, std::string{"the "} + b.name + " is not aligned to its elements of " +
-                      std::to_string(size_of(c.type)) + " bytes");
+                      std::to_string(size) + " bytes");
   return {};
 }
 
