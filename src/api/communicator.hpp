@@ -7,10 +7,11 @@
 //
 // Made inside an engine, whose thread it then belongs to: one thread at a time, that one. Move-only. Calls on
 // one lane match across ranks in the order in which they were made; lanes are independent of each other.
-// Every await ends: with a value, or with an error that names rank, operation and cause. Destroying a
-// communicator tells the others that this rank has left; handles and operations go before it. A fork child
-// owns nothing: every call there gives errc::forked, and what the parent holds stays untouched. Element
-// types and operations: docs/numbers.md.
+// An await ends with a value, or with an error that names rank, operation and cause, also when a rank dies,
+// stops, leaves or calls something else. A rank that lives and never makes its call is waited for, unless
+// the call has a deadline. Destroying a communicator tells the others that this rank has left; handles and
+// operations go before it. A fork child owns nothing: every call there gives errc::forked, and what the
+// parent holds stays untouched. Element types and operations: docs/numbers.md.
 #pragma once
 
 #include <chorale/api/gpu.hpp>
