@@ -19,6 +19,8 @@ inline constexpr std::uint64_t eager_limit = 8 * 1024;
 inline constexpr std::uint64_t eager_budget = 512 * 1024;
 /// Longest payload of one `data` frame.
 inline constexpr std::uint64_t frame_limit = 256 * 1024;
+/// Longest payload of one `window` frame: two of them, with headers, fit the smallest ring of shared memory.
+inline constexpr std::uint64_t window_frame_limit = 64 * 1024 - 64;
 /// Payloads are padded to this, so that headers and elements stay aligned in every buffer.
 inline constexpr std::uint64_t frame_alignment = 64;
 
@@ -29,6 +31,7 @@ enum class frame_kind : std::uint8_t {
   data = 4,         ///< the next `size` bytes of it
   credit = 5,       ///< `size` bytes of eager budget come back
   lane_revoke = 6,  ///< a lane ended: the payload says why
+  window = 7,       ///< one-sided access, see window_frame.hpp
 };
 
 struct message_key {
@@ -60,7 +63,8 @@ struct alignas(64) frame_header {
 static_assert(sizeof(frame_header) == 64);
 
 [[nodiscard]] constexpr bool carries_payload(frame_kind kind) noexcept {
-  return kind == frame_kind::eager || kind == frame_kind::data || kind == frame_kind::lane_revoke;
+  return kind == frame_kind::eager || kind == frame_kind::data || kind == frame_kind::lane_revoke ||
+         kind == frame_kind::window;
 }
 [[nodiscard]] constexpr std::uint64_t padded(std::uint64_t size) noexcept {
   return (size + frame_alignment - 1) & ~(frame_alignment - 1);
@@ -90,6 +94,8 @@ static_assert(sizeof(lane_revoke_body) == 80);
       return header.size != sizeof(lane_revoke_body) ? "a lane revoke has a wrong size" : nullptr;
     case frame_kind::credit:
       return header.size > eager_budget ? "more budget came back than there is" : nullptr;
+    case frame_kind::window:
+      return header.size > window_frame_limit ? "a frame of a window is longer than the limit" : nullptr;
     case frame_kind::announce:
     case frame_kind::ready:
       return nullptr;

@@ -75,19 +75,21 @@ void pair::send(outgoing& m) noexcept {
   pump();
 }
 
-void pair::abandon(outgoing& m) noexcept {
-  if (m.where == outgoing::place::idle) return;
-  drop_control(m);
+bool pair::abandon(outgoing& m) noexcept {
+  if (m.where == outgoing::place::idle) return false;
   --outstanding_;
+  return drop_control(m);
 }
 
-void pair::drop_control(outgoing& m) noexcept {
-  if (m.where == outgoing::place::idle) return;
-  if (in_frame_ == &m) {
+bool pair::drop_control(outgoing& m) noexcept {
+  if (m.where == outgoing::place::idle) return false;
+  const bool begun = in_frame_ == &m;
+  if (begun) {
     wire_->abandon(m);
     in_frame_ = nullptr;
   }
   remove(m);
+  return begun;
 }
 
 bool pair::pump_one(outgoing& m) noexcept {
@@ -169,6 +171,16 @@ pair::owned_notice& pair::new_notice(frame_kind kind, std::uint64_t lane, std::u
   node->next = std::move(notices_);
   notices_ = std::move(node);
   return *notices_;
+}
+
+void pair::send_frame(outgoing& m) noexcept {
+  m.sent = 0;
+  m.header.kind = frame_kind::window;
+  m.header.size = m.size;
+  ++outstanding_;
+  const bool bulk = m.size > eager_limit;
+  append(bulk ? bulk_ : control_, m, bulk ? outgoing::place::bulk : outgoing::place::control);
+  pump();
 }
 
 void pair::send_lane_revoke(std::uint64_t lane, std::uint64_t ticket, const lane_revoke_body& body) {
@@ -297,6 +309,8 @@ void pair::on_frame(const frame_header& header, const std::byte* payload) noexce
       std::memcpy(&body, payload, sizeof body);
       return judge_.lane_revoked(peer_, header, body);
     }
+    case frame_kind::window:
+      return judge_.window_frame(peer_, header, payload);
     default:
       break;
   }

@@ -48,6 +48,9 @@ class arrival_judge {
   virtual verdict judge(rank_t from, const frame_header& header) noexcept = 0;
   virtual void lane_revoked(rank_t from, const frame_header& header,
                             const lane_revoke_body& body) noexcept = 0;
+  /// Whoever has windows takes it; `payload` is valid during the call.
+  virtual void window_frame(rank_t /*from*/, const frame_header& /*header*/,
+                            const std::byte* /*payload*/) noexcept {}
   virtual void link_broken(rank_t to, error why) noexcept = 0;
   virtual void link_violated(rank_t from, const char* how) noexcept = 0;
 
@@ -67,13 +70,18 @@ class pair final : private frame_receiver {
 
   /// `m.header` has key and signature, `m.data` and `m.size` the payload. May complete inside the call.
   void send(outgoing& m) noexcept;
-  /// Takes `m` back: its memory is free afterwards; `handed_over` will not be called.
-  void abandon(outgoing& m) noexcept;
+  /// Takes `m` back: its memory is free afterwards; `handed_over` will not be called. True if a part of a
+  /// frame is on the wire: the rest of that frame follows.
+  bool abandon(outgoing& m) noexcept;
 
   /// May complete inside the call, when the message came early.
   void receive(posted_receive& r) noexcept;
   /// Takes `r` back: its memory is free afterwards; `completed` will not be called.
   void withdraw(posted_receive& r) noexcept;
+
+  /// A frame of a window, `m.header` complete but for its size. Short ones overtake bulk data, long ones take
+  /// turns with it: who wants an order between two sends the second when the first was handed over.
+  void send_frame(outgoing& m) noexcept;
 
   /// Tells the peer that a lane ended.
   void send_lane_revoke(std::uint64_t lane, std::uint64_t ticket, const lane_revoke_body& body);
@@ -166,7 +174,7 @@ class pair final : private frame_receiver {
 
   void append(list& to, outgoing& m, outgoing::place where) noexcept;
   void remove(outgoing& m) noexcept;
-  void drop_control(outgoing& m) noexcept;
+  bool drop_control(outgoing& m) noexcept;
   list& list_of(const outgoing& m) noexcept;
   void pump() noexcept;
   bool pump_one(outgoing& m) noexcept;

@@ -33,7 +33,7 @@ frame_header of_version(std::uint8_t version) {
 std::vector<frame_header> wrong_headers() {
   constexpr std::uint64_t all = ~std::uint64_t{0};
   return {
-      header_of(static_cast<frame_kind>(7), 0),
+      header_of(static_cast<frame_kind>(32), 0),
       header_of(static_cast<frame_kind>(255), 0),
       of_version(0),
       of_version(2),
@@ -47,6 +47,8 @@ std::vector<frame_header> wrong_headers() {
       header_of(frame_kind::lane_revoke, all),
       header_of(frame_kind::credit, eager_budget + 1),
       header_of(frame_kind::credit, all),
+      header_of(frame_kind::window, window_frame_limit + 1),
+      header_of(frame_kind::window, all),
   };
 }
 
@@ -231,7 +233,7 @@ BOOST_AUTO_TEST_CASE(a_reader_of_slots_that_were_never_written) {
 
 /// Mostly valid headers, with a few bits changed: they get further than noise.
 frame_header mutated(std::mt19937_64& dice) {
-  frame_header h = header_of(static_cast<frame_kind>(1 + dice() % 6), dice() % 9000);
+  frame_header h = header_of(static_cast<frame_kind>(1 + dice() % 7), dice() % 9000);
   if (h.kind == frame_kind::lane_revoke) h.size = sizeof(lane_revoke_body);
   auto* bytes = reinterpret_cast<unsigned char*>(&h);
   if (dice() % 4 == 0) bytes[dice() % sizeof h] ^= static_cast<unsigned char>(1u << dice() % 8);
