@@ -33,6 +33,8 @@ class segment {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
   [[nodiscard]] int fd() const noexcept { return memory_.get(); }
+  /// The mapping stays. For memory that is passed on to nobody any more.
+  void close_descriptor() noexcept { memory_.reset(); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
 
  private:
