@@ -24,7 +24,7 @@ enum class errc : std::int32_t {
   // scope: the lane only
   timed_out = 1,  ///< the deadline passed before the operation ended
   cancelled = 2,  ///< a stop was requested
-  dropped = 3,    ///< a ticket was destroyed without being started
+  dropped = 3,    ///< a ticket was destroyed unstarted, or a window unclosed
   mismatch = 4,   ///< ranks made different calls for one ticket
   deadlock = 5,   ///< streams wait for each other in a cycle
   // scope: the communicator

@@ -29,6 +29,7 @@ class loopback;
 class message_execution;
 class tiny_exchange;
 class shm_wire;
+class window_side;
 
 struct core_setup {
   engine* loop = nullptr;
@@ -67,6 +68,10 @@ class core final : public poller, private arrival_judge, public guard_sink {
   /// Every other rank has one-line messages.
   [[nodiscard]] bool all_lines() const noexcept { return all_lines_; }
   [[nodiscard]] shm_wire& line_to(rank_t peer) noexcept { return *lines_[static_cast<std::size_t>(peer)]; }
+  /// It has one-line messages, and so a doorbell and memory in common with this rank.
+  [[nodiscard]] bool shares_memory_with(rank_t peer) const noexcept {
+    return lines_[static_cast<std::size_t>(peer)] != nullptr;
+  }
 
   /// The lane of a key, made if need be. errc::too_many_lanes, errc::invalid_state for a key that ended.
   result<lane_state*> open_lane(std::uint64_t key) { return open_lane(everybody_, key); }
@@ -129,6 +134,17 @@ class core final : public poller, private arrival_judge, public guard_sink {
     return cause_phase_.load(std::memory_order_relaxed) == 2;
   }
 
+  /// A window's part here is there: its frames, waits and ends pass through the core until it is removed.
+  void add_window(window_side& window);
+  void remove_window(window_side& window) noexcept;
+  /// One more, or one less, operation on a window waits.
+  void window_waits(bool more) noexcept { more ? ++window_operations_ : --window_operations_; }
+  /// What a peer did to a window that no correct peer does: ends the epoch.
+  void window_violated(rank_t from, const char* how) noexcept { link_violated(from, how); }
+  [[nodiscard]] membership* guarded() noexcept { return guarded_ ? &*guarded_ : nullptr; }
+  /// That rank takes part in nothing of `among` any more: it left in good order.
+  [[nodiscard]] bool has_left(rank_t who, const group& among) const noexcept { return departed(who, among); }
+
   /// Gives the epoch its guard; from then on failures spread and deaths are learnt.
   void guard_with(std::unique_ptr<membership> guarded) noexcept;
   /// Gives the guard up: nothing is learnt or spread any more, and no guard thread enters.
@@ -172,7 +188,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
   std::size_t poll(std::size_t budget) noexcept override;
   arming arm() noexcept override;
   void disarm() noexcept override;
-  [[nodiscard]] std::size_t outstanding() const noexcept override { return running_; }
+  [[nodiscard]] std::size_t outstanding() const noexcept override { return waiting(); }
 
   // guard_sink: any thread
   void on_cause(const revoke& notice) noexcept override;
@@ -190,6 +206,7 @@ class core final : public poller, private arrival_judge, public guard_sink {
  private:
   verdict judge(rank_t from, const frame_header& header) noexcept override;
   void lane_revoked(rank_t from, const frame_header& header, const lane_revoke_body& body) noexcept override;
+  void window_frame(rank_t from, const frame_header& header, const std::byte* payload) noexcept override;
   void link_broken(rank_t to, error why) noexcept override;
   void link_violated(rank_t from, const char* how) noexcept override;
 
@@ -212,6 +229,13 @@ class core final : public poller, private arrival_judge, public guard_sink {
   lane_state& lane_of(std::uint64_t key);
   lane_state& adopt_lane(std::uint64_t name, group& among);
   void remember_ended(std::uint64_t key) noexcept;
+  /// Calls and operations on windows that have not ended.
+  [[nodiscard]] std::size_t waiting() const noexcept { return running_ + window_operations_; }
+  void end_windows(const error& why) noexcept;
+  void windows_go_without(rank_t in_epoch, const group* only) noexcept;
+  void report_slow_windows() noexcept;
+  std::size_t poll_windows() noexcept;
+  [[nodiscard]] bool windows_have_news() const noexcept;
   void tell_departure(std::uint64_t lane, const group& to) noexcept;
   void member_left(group& child, rank_t in_epoch) noexcept;
   void drop_if_unused(group& child) noexcept;
@@ -269,6 +293,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
   std::size_t ended_next_ = 0;
   std::size_t running_ = 0;
   std::size_t running_lanes_ = 0;
+  std::vector<window_side*> windows_;
+  std::size_t window_operations_ = 0;
   std::atomic<std::uint64_t> last_ticket_{0};  // also read by the guard
 
   error cause_;

@@ -35,6 +35,7 @@ void core::revoke_all(error why) noexcept {
     while (lane->first) finish(*lane->first, cause_);
     close_handle(*lane);
   }
+  end_windows(cause_);
 }
 
 void core::link_violated(rank_t from, const char* how) noexcept {
@@ -128,6 +129,7 @@ void core::act_on_departures() noexcept {
         if (op->needs(r)) stuck.push_back(op);
     for (in_flight* op : stuck)
       if (!op->finished_) end_for_want_of(*op, r);
+    windows_go_without(r, nullptr);
   }
 }
 
@@ -146,7 +148,8 @@ void core::look_at_the_clock() noexcept {
     ask_around();
     report_slow_operations();
   }
-  const time_point next = running_ != 0 ? loop_.now() + patience_step : never;
+  if (window_operations_ != 0) report_slow_windows();
+  const time_point next = waiting() != 0 ? loop_.now() + patience_step : never;
   if (const time_point first = std::min(links_expire_, next); first != never && !patience_.armed())
     loop_.arm(patience_, first);
 }
@@ -205,12 +208,13 @@ std::size_t core::poll(std::size_t budget) noexcept {
   std::size_t moved = 0;
   for_links([&](pair& link) { moved += link.progress(budget); });
   if (departures_pending_.load(std::memory_order_relaxed)) act_on_departures();
+  if (!windows_.empty()) moved += poll_windows();
   return moved;
 }
 
 poller::arming core::arm() noexcept {
   if (cause_pending() || departures_pending_.load(std::memory_order_acquire)) return arming::busy;
-  if (running_ != 0 && !patience_.armed()) loop_.arm(patience_, loop_.now() + patience_step);
+  if (waiting() != 0 && !patience_.armed()) loop_.arm(patience_, loop_.now() + patience_step);
   bool fence = false;
   for_links([&](pair& link) { fence = link.announce_sleep() || fence; });
   if (fence && !heavy_fence()) {
@@ -219,7 +223,8 @@ poller::arming core::arm() noexcept {
   }
   bool quiet = true;
   for_links([&](pair& link) { quiet = quiet && link.arm(); });
-  return quiet ? arming::armed : arming::busy;
+  // After the wires: it is by their lines that who signals sees this engine asleep.
+  return quiet && !windows_have_news() ? arming::armed : arming::busy;
 }
 
 void core::disarm() noexcept {

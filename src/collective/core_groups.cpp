@@ -52,6 +52,7 @@ void core::member_left(group& child, rank_t in_epoch) noexcept {
       if (lane->among == &child && op->needs(in_epoch)) stuck.push_back(op);
   for (in_flight* op : stuck)
     if (!op->finished_) end_for_want_of(*op, in_epoch);
+  windows_go_without(in_epoch, &child);
 }
 
 error core::as_seen_by(const group& among, error why) {

@@ -1,6 +1,7 @@
 // Arrivals are judged, and what fails one lane ends that lane.
 #include <chorale/collective/core.hpp>
 #include <chorale/collective/message_execution.hpp>
+#include <chorale/collective/window_side.hpp>
 
 #include <utility>
 
@@ -93,6 +94,7 @@ void core::end_lane(lane_state& lane, std::uint64_t ticket, error at_ticket,
   while (lane.first) finish(*lane.first, lane.first->is_called(ticket) ? at_ticket : elsewhere);
   for_links([&](pair& link) { link.forget_lane(lane.key); });
   if (lane.messages) lane.messages->waiting.clear();
+  if (lane.window) lane.window->lane_ended(as_seen_by(*lane.among, at_ticket));
   if (known_here) close_handle(lane);
 }
 

@@ -18,6 +18,8 @@ inline constexpr std::uint64_t default_lane = 0;
 /// What the guard calls the order of operations on device memory.
 inline constexpr std::uint64_t gpu_lane = ~std::uint64_t{0};
 
+class window_side;
+
 struct lane_state {
   struct finished_call {
     std::uint64_t ticket = 0;
@@ -27,6 +29,7 @@ struct lane_state {
 
   std::uint64_t key = default_lane;  ///< among all lanes of the epoch
   group* among = nullptr;            ///< whose order of calls it is
+  window_side* window = nullptr;     ///< whose lane it is, if a window's: they end together
   std::uint64_t next_ticket = 1;
   std::uint32_t handles = 0;  ///< lane objects and unstarted tickets that refer to it
   std::uint32_t running = 0;

@@ -65,6 +65,13 @@ class ranks {
     for (core_setup& s : setups) cores_.push_back(std::make_unique<core>(std::move(s)));
   }
 
+  /// The kernel keeps as little as it can of what goes from the last but one rank to the last, over tcp.
+  void narrow_last_socket() {
+    const int least = 1;
+    if (::setsockopt(last_socket_, SOL_SOCKET, SO_SNDBUF, &least, sizeof least) != 0)
+      throw std::runtime_error{"SO_SNDBUF"};
+  }
+
   [[nodiscard]] rank_t size() const { return static_cast<rank_t>(cores_.size()); }
   [[nodiscard]] core& operator[](rank_t r) { return *cores_[static_cast<std::size_t>(r)]; }
 
@@ -108,11 +115,13 @@ class ranks {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
       throw std::runtime_error{"socketpair"};
+    last_socket_ = ends[0];
     setups[ia].wires[ib] = std::make_unique<tcp_wire>(loop_, unique_fd{ends[0]});
     setups[ib].wires[ia] = std::make_unique<tcp_wire>(loop_, unique_fd{ends[1]});
   }
 
   engine& loop_;
+  int last_socket_ = -1;  // the lower rank's end
   std::optional<simulated_network> network_;
   std::vector<std::unique_ptr<std::byte, void (*)(void*)>> memory_;
   std::vector<std::unique_ptr<core>> cores_;
