@@ -30,6 +30,20 @@ result<selection_settings> settings_from(const communicator_options& options) {
   return settings;
 }
 
+/// While use_gpu runs.
+class gpu_making {
+ public:
+  explicit gpu_making(std::shared_ptr<epoch> of) noexcept : of_{std::move(of)} {
+    of_->gpu_in_the_making = true;
+  }
+  gpu_making(const gpu_making&) = delete;
+  gpu_making& operator=(const gpu_making&) = delete;
+  ~gpu_making() { of_->gpu_in_the_making = false; }
+
+ private:
+  std::shared_ptr<epoch> of_;
+};
+
 /// A rank that has memory of this one mapped.
 struct sharer {
   rank_t rank;
@@ -145,6 +159,12 @@ task<void> communicator::use_gpu(int ordinal) {
   if (current_->gpu)
     throw failure{
         error{errc::invalid_state, "this epoch has its GPU already; one per communicator and process"}};
+  if (current_->windows_in_the_making != 0)
+    throw failure{error{errc::invalid_state,
+                        "use_gpu while a window is being created; await one, then call the other"}};
+  if (current_->gpu_in_the_making)
+    throw failure{error{errc::invalid_state, "use_gpu twice at a time; one per communicator and process"}};
+  const gpu_making now{current_};
   task<result<std::unique_ptr<gpu_side>>> making = gpu_side::create(current_->members, ordinal);
   auto made = co_await std::move(making);
   if (!made) throw failure{std::move(made).error()};

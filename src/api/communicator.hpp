@@ -19,6 +19,7 @@
 #include <chorale/api/planned_call.hpp>
 #include <chorale/api/ticket.hpp>
 #include <chorale/api/token_traits.hpp>
+#include <chorale/api/window.hpp>
 #include <chorale/async/clock.hpp>
 #include <chorale/async/task.hpp>
 
@@ -123,6 +124,18 @@ class communicator : public collective_calls<communicator> {
   /// All ranks once more, with an order of calls of its own.
   [[nodiscard]] task<communicator> dup(deadline limit = {});
 
+  /// Memory of every rank that the others reach with put, get, accumulate and signal: see window.hpp. Every
+  /// rank calls it; parts may differ in size, also be empty, and start as zeroes. The library's memory,
+  /// shared by the ranks of a host. Refused while a `use_gpu` is under way, as that is while a window is
+  /// created.
+  [[nodiscard]] task<window> create_window(std::uint64_t bytes, window_options options = {},
+                                           deadline limit = {});
+  /// Likewise over memory of the caller's, which stays until the window is closed or destroyed; also between
+  /// ranks of one host the owner's engine then does what others ask for. Ranks that create and ranks that
+  /// register may meet in one window.
+  [[nodiscard]] task<window> register_window(std::span<std::byte> memory, window_options options = {},
+                                             deadline limit = {});
+
   /// Gives this rank a GPU, by its ordinal as this process sees it; collective, once per epoch. Throws
   /// errc::unsupported where there is no driver, no peer access, or another rank's host or GPU stands in the
   /// way.
@@ -157,6 +170,8 @@ class communicator : public collective_calls<communicator> {
                                                                       std::unique_ptr<split_wishes> wishes,
                                                                       ticket placed);
   [[nodiscard]] static task<communicator> whole_of(task<std::optional<communicator>> splitting);
+  [[nodiscard]] task<window> make_window(std::uint64_t bytes, std::byte* registered, window_options options,
+                                         deadline limit);
   [[nodiscard]] group& among() const noexcept;
   [[nodiscard]] std::uint64_t next_ticket() const noexcept;
   std::shared_ptr<epoch> current_;

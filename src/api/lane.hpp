@@ -19,6 +19,8 @@ namespace chorale {
 
 class communicator;
 class planned_call;
+class window;
+class window_maker;
 
 class lane : public collective_calls<lane> {
  public:
@@ -58,6 +60,8 @@ class lane : public collective_calls<lane> {
  private:
   friend class communicator;
   friend class planned_call;
+  friend class window;
+  friend class window_maker;
   lane(core* inside, lane_state* state) noexcept : inside_{inside}, state_{state} {}
   explicit lane(error refused) noexcept : refused_{std::move(refused)} {}
   /// Why nothing can be called; errc::ok otherwise.

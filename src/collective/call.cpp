@@ -150,7 +150,7 @@ std::string_view name_of(collective_kind kind) noexcept {
   constexpr std::string_view names[collective_kinds] = {
       "unknown",          "all_reduce",   "send/recv", "barrier",   "reduce", "broadcast", "all_gather",
       "reduce_scatter",   "all_to_all",   "gather",    "scatter",   "scan",   "exscan",    "all_gather_v",
-      "reduce_scatter_v", "all_to_all_v", "gather_v",  "scatter_v", "split"};
+      "reduce_scatter_v", "all_to_all_v", "gather_v",  "scatter_v", "split",  "window"};
   const auto index = static_cast<std::size_t>(kind);
   return index < collective_kinds ? names[index] : "unknown";
 }
@@ -227,6 +227,7 @@ buffer_shape shape_of(const call& c, rank_t rank, rank_t ranks) noexcept {
     case collective_kind::all_gather:
     case collective_kind::all_gather_v:
     case collective_kind::split:
+    case collective_kind::window:
       return {true, true, own, all, before, 0};
     case collective_kind::reduce_scatter:
     case collective_kind::reduce_scatter_v:

@@ -39,9 +39,10 @@ enum class collective_kind : std::uint8_t {
   all_to_all_v = 15,
   gather_v = 16,
   scatter_v = 17,
-  split = 18,  ///< an all_gather of what every rank wants
+  split = 18,   ///< an all_gather of what every rank wants
+  window = 19,  ///< likewise: what every rank brings
 };
-inline constexpr std::size_t collective_kinds = 19;
+inline constexpr std::size_t collective_kinds = 20;
 
 [[nodiscard]] std::string_view name_of(collective_kind kind) noexcept;
 [[nodiscard]] bool reduces(collective_kind kind) noexcept;

@@ -90,6 +90,7 @@ result<cuda::exchange_call> device_exchange(const call& c, cuda::place_in_group 
     case collective_kind::scan:
     case collective_kind::exscan:
     case collective_kind::split:
+    case collective_kind::window:
       break;
   }
   return error{errc::unsupported,

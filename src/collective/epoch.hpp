@@ -8,6 +8,7 @@
 #include <chorale/collective/core.hpp>
 #include <chorale/collective/gpu_side.hpp>
 #include <chorale/transport/bootstrap/bootstrap.hpp>
+#include <chorale/transport/bootstrap/descriptor_mail.hpp>
 #include <chorale/transport/bootstrap/segment.hpp>
 
 #include <memory>
@@ -20,9 +21,13 @@ struct epoch {
   std::vector<segment> data_segments;  ///< by position among the host-mates
   segment guard_memory;
   std::vector<unique_fd> doorbells;  ///< engines' eventfds, by position
+  descriptor_mail windows;           ///< memory of windows, on its way between host-mates
   std::vector<unique_fd> streams;    ///< the tcp wires' sockets once more, for `leave`
   std::unique_ptr<core> inside;
   std::unique_ptr<gpu_side> gpu;  ///< once use_gpu was called
+  /// Both talk over the sockets between host-mates, which carry one conversation at a time.
+  std::uint32_t windows_in_the_making = 0;
+  bool gpu_in_the_making = false;
 
   ~epoch();
 

@@ -23,6 +23,7 @@ collective_kind even_form(collective_kind kind) noexcept {
   switch (kind) {
     case collective_kind::all_gather_v:
     case collective_kind::split:
+    case collective_kind::window:
       return collective_kind::all_gather;
     case collective_kind::reduce_scatter_v:
       return collective_kind::reduce_scatter;

@@ -62,6 +62,7 @@ mask offered(collective kind) noexcept {
                    algorithm::bruck});
     case collective::all_gather_v:
     case collective::split:
+    case collective::window:
       return bits({algorithm::ring, algorithm::direct, algorithm::recursive_doubling, algorithm::bruck});
     case collective::reduce_scatter:
     case collective::reduce_scatter_v:
@@ -155,6 +156,7 @@ algorithm choose_freely(const selection_settings& settings, const call& what, ra
       return choose_broadcast(bytes, ranks);
     case collective::all_gather:
     case collective::split:
+    case collective::window:
       return few ? algorithm::direct : bytes <= direct_bytes ? algorithm::bruck : algorithm::ring;
     case collective::all_gather_v:
       return few ? algorithm::direct : algorithm::ring;

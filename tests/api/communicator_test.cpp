@@ -199,6 +199,51 @@ BOOST_AUTO_TEST_CASE(a_planned_call_runs_again_and_again) {
   });
 }
 
+namespace {
+
+ch::task<> take_gpu(ch::communicator& comm, ch::error& how) {
+  how = ch::error{};
+  try {
+    co_await comm.use_gpu(0);
+  } catch (const ch::failure& f) {
+    how = f.why();
+  }
+}
+ch::task<> make_window(ch::communicator& comm, ch::error& how) {
+  how = ch::error{};
+  try {
+    auto w = co_await comm.create_window(64);
+    co_await w.close();
+  } catch (const ch::failure& f) {
+    how = f.why();
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(use_gpu_and_create_window_do_not_overlap) {
+  alone([]() -> ch::task<> {
+    auto comm = co_await ch::communicator::join();
+    ch::error gpu, window;
+    co_await ch::when_all(take_gpu(comm, gpu), make_window(comm, window));
+#ifdef CHORALE_SANITIZED  // coroutines start through the ready queue: use_gpu may have ended by then
+    const bool overlapped = static_cast<bool>(window);
+#else
+    const bool overlapped = true;
+#endif
+    BOOST_TEST((!overlapped || window == ch::errc::invalid_state), window.message());
+    BOOST_TEST((!overlapped || window.message().find("use_gpu") != std::string::npos), window.message());
+    co_await make_window(comm, window);
+    BOOST_TEST(!window, window.message());
+    {
+      const ch::task<ch::window> called = comm.create_window(64);
+      co_await take_gpu(comm, gpu);
+      BOOST_TEST((gpu == ch::errc::invalid_state), gpu.message());
+      BOOST_TEST(gpu.message().find("window") != std::string::npos, gpu.message());
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(device_memory_before_use_gpu_is_refused) {
   alone([]() -> ch::task<> {
     auto comm = co_await ch::communicator::join();
