@@ -22,12 +22,14 @@ core::core(core_setup setup)
       departures_(static_cast<std::size_t>(setup.size)),
       lost_links_(static_cast<std::size_t>(setup.size)) {
   pairs_.resize(static_cast<std::size_t>(size_));
+  links_.resize(pairs_.size());
   all_lines_ = setup.selection.all_lines;
   for (rank_t r = 0; r < size_; ++r) {
     if (r == rank_) continue;
     const auto index = static_cast<std::size_t>(r);
     pairs_[index] =
         std::make_unique<pair>(r, std::move(setup.wires[index]), static_cast<arrival_judge&>(*this));
+    links_[index] = pairs_[index].get();
   }
   default_lane_ = &lane_of(default_lane);
   ++default_lane_->handles;
@@ -69,6 +71,7 @@ void core::close(error why) noexcept {
   closed_ = true;
   loop_.disarm(patience_);
   loop_.remove(*this);
+  links_.assign(links_.size(), nullptr);
   for (auto& link : pairs_) link.reset();
   own_link_.reset();
 }

@@ -58,10 +58,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
   [[nodiscard]] rank_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] engine& loop() noexcept { return loop_; }
-  /// To this rank too: messages to oneself go through a ring like all others, made with the first.
-  [[nodiscard]] pair& link_to(rank_t peer) noexcept {
-    return peer == rank_ ? own_link() : *pairs_[static_cast<std::size_t>(peer)];
-  }
+  /// To this rank too: messages to oneself go through a ring like all others, made with the first ticket.
+  [[nodiscard]] pair& link_to(rank_t peer) noexcept { return *links_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   /// All ranks of the epoch.
   [[nodiscard]] group& everybody() noexcept { return everybody_; }
@@ -216,14 +214,14 @@ class core final : public poller, private arrival_judge, public guard_sink {
                                     const message_box::arrival& message) const noexcept;
   [[nodiscard]] static bool may_take(const in_flight& op, const message_box::arrival& message) noexcept;
   bool meet(in_flight& op, const message_box::arrival& message) noexcept;
+  void claim(lane_state& lane, rank_t from, std::uint64_t number) noexcept;
   void serve_next(lane_state& lane, rank_t from) noexcept;
   std::uint64_t take_message_ticket(lane_state& lane, call& what);
   void begin_message(in_flight& op);
   void give_back_send(const group& among, const call& what) noexcept;
   bool judge_early_message(in_flight& op) noexcept;
   [[nodiscard]] message_box& messages_of(lane_state& lane);
-  pair& own_link() noexcept;
-  [[nodiscard]] pair* own_link_if_made() const noexcept;
+  void make_own_link();
   template <class Visit>
   void for_links(Visit visit);
   lane_state& lane_of(std::uint64_t key);
@@ -279,8 +277,9 @@ class core final : public poller, private arrival_judge, public guard_sink {
   group everybody_;
   std::vector<std::unique_ptr<group>> children_;
   std::vector<std::unique_ptr<pair>> pairs_;
-  std::unique_ptr<loopback> own_link_;
-  std::vector<std::uint32_t> sends_;  // tickets and operations in flight, by rank of the epoch
+  std::unique_ptr<loopback> own_link_;  // null until the first message to itself
+  std::vector<pair*> links_;            // by rank of the epoch: all of these, for whoever polls
+  std::vector<std::uint32_t> sends_;    // tickets and operations in flight, by rank of the epoch
   std::vector<shm_wire*> lines_;
   bool all_lines_ = false;
   bool closed_ = false;
@@ -334,9 +333,8 @@ class core final : public poller, private arrival_judge, public guard_sink {
 
 template <class Visit>
 void core::for_links(Visit visit) {
-  for (auto& link : pairs_)
+  for (pair* link : links_)
     if (link) visit(*link);
-  if (pair* own = own_link_if_made()) visit(*own);
 }
 
 template <class Visit>

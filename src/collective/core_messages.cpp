@@ -37,13 +37,11 @@ message_box& core::messages_of(lane_state& lane) {
   return *lane.messages;
 }
 
-pair& core::own_link() noexcept {
-  if (!own_link_)
-    own_link_ = std::make_unique<loopback>(rank_, loop_.io().doorbell(), static_cast<arrival_judge&>(*this));
-  return own_link_->link();
+void core::make_own_link() {
+  if (own_link_ || closed_) return;
+  own_link_ = std::make_unique<loopback>(rank_, loop_.io().doorbell(), static_cast<arrival_judge&>(*this));
+  links_[static_cast<std::size_t>(rank_)] = &own_link_->link();
 }
-
-pair* core::own_link_if_made() const noexcept { return own_link_ ? &own_link_->link() : nullptr; }
 
 bool core::all_departed(const group& among) const noexcept {
   for (rank_t r = 0; r < among.size(); ++r)
@@ -68,6 +66,7 @@ std::uint64_t core::take_message_ticket(lane_state& lane, call& what) {
   if (what.sending) {
     const rank_t to = lane.among->in_epoch(what.peer);
     ++sends_[static_cast<std::size_t>(to)];
+    if (to == rank_) make_own_link();
     if (sends_untagged(what)) {
       what.send_number = message_ticket | ++box.sent[static_cast<std::size_t>(to)];
       box.unstarted.push_back({to, what.send_number});
@@ -75,12 +74,9 @@ std::uint64_t core::take_message_ticket(lane_state& lane, call& what) {
   }
   if (receives_next_untagged(what)) {
     const rank_t from = lane.among->in_epoch(what.source);
+    if (from == rank_) make_own_link();
     what.receive_number = message_ticket | ++box.claimed[static_cast<std::size_t>(from)];
-    const auto here = std::ranges::find_if(box.waiting, [&](const message_box::arrival& m) {
-      return m.from == from && m.number == what.receive_number;
-    });
-    if (here != box.waiting.end()) box.waiting.erase(here);
-    serve_next(lane, from);
+    if (!box.waiting.empty()) claim(lane, from, what.receive_number);
   }
   if (what.send_number != 0) return what.send_number;
   return what.receive_number != 0 ? what.receive_number : message_ticket | local_ticket | ++box.called;
@@ -89,6 +85,19 @@ std::uint64_t core::take_message_ticket(lane_state& lane, call& what) {
 void core::give_back_send(const group& among, const call& what) noexcept {
   if (what.kind == collective_kind::message && what.sending)
     --sends_[static_cast<std::size_t>(among.in_epoch(what.peer))];
+}
+
+/// A receive that names its sender has this message: if it is here already, nobody else may take it, and the
+/// sender's next may be taken instead.
+void core::claim(lane_state& lane, rank_t from, std::uint64_t number) noexcept {
+  auto& waiting = lane.messages->waiting;
+  const auto here = std::ranges::find_if(
+      waiting, [&](const message_box::arrival& m) { return m.from == from && m.number == number; });
+  if (here == waiting.begin())
+    waiting.pop_front();
+  else if (here != waiting.end())
+    waiting.erase(here);
+  if (!waiting.empty()) serve_next(lane, from);
 }
 
 /// The ticket is used: what only a start tells.
@@ -135,7 +144,7 @@ bool core::meet(in_flight& op, const message_box::arrival& m) noexcept {
   op.met_ = m.from;
   lane_state& lane = *op.lane_;
   if (!is_tagged(m.number)) ++lane.messages->claimed[static_cast<std::size_t>(m.from)];
-  const signature ours = received_signature(op.what_);
+  const signature ours = op.received_as();
   if (!fits(m.call, ours)) {
     mismatch(lane, m.number, ours, m.from, m.call);
     return false;
@@ -192,7 +201,7 @@ verdict core::arrived(lane_state& lane, const message_box::arrival& m) noexcept 
 verdict core::judge_message(lane_state& lane, rank_t from, const frame_header& header) noexcept {
   const bool for_sender = header.kind == frame_kind::ready;
   if (in_flight* op = find(lane, from, header)) {
-    const signature ours = for_sender ? sent_signature(op->what_) : received_signature(op->what_);
+    const signature ours = for_sender ? op->signature_ : op->received_as();
     if (!(for_sender ? fits(ours, header.call) : fits(header.call, ours))) {
       mismatch(lane, header.ticket, ours, from, header.call);
       return verdict::refused;
@@ -227,11 +236,9 @@ bool core::judge_early_message(in_flight& op) noexcept {
     return true;
   };
   const call& what = op.what_;
-  if (sends_untagged(what) &&
-      differs(op.among().in_epoch(what.peer), what.send_number, sent_signature(what), true))
+  if (sends_untagged(what) && differs(op.among().in_epoch(what.peer), what.send_number, op.signature_, true))
     return false;
-  return !receives_next_untagged(what) ||
-         !differs(op.met_, what.receive_number, received_signature(what), false);
+  return !receives_next_untagged(what) || !differs(op.met_, what.receive_number, op.received_as(), false);
 }
 
 }  // namespace chorale

@@ -31,6 +31,10 @@ class in_flight {
   [[nodiscard]] const call& what() const noexcept { return what_; }
   /// What every peer has to have called; see `signed_for` for what one of them has to.
   [[nodiscard]] const signature& signed_as() const noexcept { return signature_; }
+  /// The same of the half that receives, where a send and a receive are one call.
+  [[nodiscard]] signature received_as() const noexcept {
+    return what_.sending ? received_signature(what_) : signature_;
+  }
   /// What rides on messages to and from `peer`.
   [[nodiscard]] signature signed_for(rank_t peer) const noexcept;
   [[nodiscard]] core& owner() const noexcept { return *core_; }

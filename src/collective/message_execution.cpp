@@ -21,7 +21,7 @@ void message_execution::send() {
   send_.home = this;
   send_.header = {};
   send_.header.set_key({lane().key, what().send_number, 0, 0});
-  send_.header.call = sent_signature(what());
+  send_.header.call = signed_as();
   send_.data = what().in;
   send_.size = what().bytes();
   send_.handed_over = [](outgoing& m) noexcept { static_cast<send_state&>(m).home->send_ended(); };
@@ -30,7 +30,7 @@ void message_execution::send() {
 
 void message_execution::receive() {
   receive_.home = this;
-  receive_.call = received_signature(what());
+  receive_.call = received_as();
   receive_.target = what().out;
   receive_.completed = [](posted_receive& r) noexcept {
     static_cast<receive_state&>(r).home->receive_ended();

@@ -273,6 +273,31 @@ BOOST_AUTO_TEST_CASE(rings_of_long_messages_and_oneself) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(the_link_to_oneself_is_there_for_whichever_half_comes_first) {
+  for (const medium over : media) BOOST_TEST_CONTEXT(name_of(over)) {
+      const auto loop = engine_for(over);
+      ranks all{*loop, 1, over};
+      error after;
+      numbers into(3);
+      const numbers mine = filled(3, 7);
+      all.run([&](core& on, rank_t) -> task<void> {
+        return [](core& c, const numbers& out, numbers& in, error& closed) -> task<void> {
+          started first = place(c, recv(in, 0)).start();
+          co_await place(c, send(out, 0));
+          co_await std::move(first);
+          c.close({});
+          task<error> late = outcome_of(place(c, send(out, 0)));
+          closed = co_await std::move(late);
+          task<error> later = outcome_of(place(c, recv(in, 0)));
+          if (!closed) co_return;
+          closed = co_await std::move(later);
+        }(on, mine, into, after);
+      });
+      BOOST_TEST(into == mine);
+      BOOST_TEST((after == errc::revoked), after.message());
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_flood_that_nobody_reads_is_bounded_and_in_nobodys_way) {
   on_every_medium(2, [](core& on, rank_t r) -> task<void> {
     return [](core& c, rank_t me) -> task<void> {
