@@ -1,6 +1,8 @@
 #include <chorale/collective/device_call.hpp>
 
+#include <array>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,16 +36,23 @@ cuda::reduction_of reduction_of(const call& c) noexcept {
 }
 
 /// A send, a receive, or one of each.
-result<void> add_messages(const call& c, std::vector<cuda::message>& to) {
+struct halves {
+  std::array<cuda::message, 2> each;
+  std::size_t count = 0;
+  [[nodiscard]] std::span<const cuda::message> all() const noexcept { return std::span{each}.first(count); }
+};
+
+result<halves> messages_of(const call& c) {
   const bool named = !c.receiving || (c.source != any_source && c.receive_tag == 0 && !c.told);
   if (c.tag != 0 || !named)
     return error{
         errc::unsupported,
         "a message on device memory with a tag, from anybody, or that is to be told of: there each names "
         "its rank, and both sides the same count"};
-  if (c.sending) to.push_back(cuda::send_to(c.peer, c.in, c.count, c.type));
-  if (c.receiving) to.push_back(cuda::receive_from(c.source, c.out, c.room, c.type));
-  return {};
+  halves made;
+  if (c.sending) made.each[made.count++] = cuda::send_to(c.peer, c.in, c.count, c.type);
+  if (c.receiving) made.each[made.count++] = cuda::receive_from(c.source, c.out, c.room, c.type);
+  return made;
 }
 
 }  // namespace
@@ -80,9 +89,8 @@ result<cuda::exchange_call> device_exchange(const call& c, cuda::place_in_group 
     case collective_kind::scatter_v:
       return cuda::scatter_v_call(at, c.in, c.out, counts, c.type, c.root);
     case collective_kind::message: {
-      std::vector<cuda::message> messages;
-      if (auto ok = add_messages(c, messages); !ok) return std::move(ok).error();
-      return cuda::messages_call(at, messages);
+      const auto messages = messages_of(c);
+      return messages ? cuda::messages_call(at, messages->all()) : messages.error();
     }
     case collective_kind::barrier:
       return cuda::barrier_call(at);
@@ -107,7 +115,9 @@ result<cuda::exchange_call> device_messages(std::span<const call> calls, cuda::p
                        " in a batch on a stream, which takes sends and receives; call it "
                        "by itself: a stream runs its operations one after the other anyway"};
     if (auto ok = validate_on_stream(c, at.rank, at.size); !ok) return std::move(ok).error();
-    if (auto ok = add_messages(c, messages); !ok) return std::move(ok).error();
+    const auto of_call = messages_of(c);
+    if (!of_call) return of_call.error();
+    messages.insert(messages.end(), of_call->all().begin(), of_call->all().end());
   }
   return cuda::messages_call(at, messages);
 }
