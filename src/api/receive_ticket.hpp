@@ -48,13 +48,7 @@ class [[nodiscard]] started_receive : public started {
 
  private:
   friend class receive_ticket;
-  template <class Operation>
-  friend class as_received_of;
   explicit started_receive(started running) noexcept : started{std::move(running)} {}
-  template <class Awaiter>
-  Awaiter awaiter() noexcept {
-    return started::awaiter<Awaiter>();
-  }
 };
 
 /// A receive not started yet.
@@ -66,33 +60,15 @@ class [[nodiscard]] receive_ticket : public ticket {
   [[nodiscard]] detail::receive_awaiter operator co_await() && noexcept {
     return awaiter<detail::receive_awaiter>();
   }
-
- private:
-  template <class Operation>
-  friend class as_received_of;
-  template <class Awaiter>
-  Awaiter awaiter() noexcept {
-    return Awaiter{std::move(usable()), nullptr};
-  }
 };
 
-template <class Operation>
-class [[nodiscard]] as_received_of {
- public:
-  explicit as_received_of(Operation operation) noexcept : operation_{std::move(operation)} {}
-  [[nodiscard]] detail::receive_result_awaiter operator co_await() && noexcept {
-    return operation_.template awaiter<detail::receive_result_awaiter>();
-  }
-
- private:
-  Operation operation_;
-};
-
-[[nodiscard]] inline as_received_of<receive_ticket> as_result(receive_ticket operation) noexcept {
-  return as_received_of<receive_ticket>{std::move(operation)};
+[[nodiscard]] inline as_result_of<receive_ticket, detail::receive_result_awaiter> as_result(
+    receive_ticket operation) noexcept {
+  return as_result_of<receive_ticket, detail::receive_result_awaiter>{std::move(operation)};
 }
-[[nodiscard]] inline as_received_of<started_receive> as_result(started_receive operation) noexcept {
-  return as_received_of<started_receive>{std::move(operation)};
+[[nodiscard]] inline as_result_of<started_receive, detail::receive_result_awaiter> as_result(
+    started_receive operation) noexcept {
+  return as_result_of<started_receive, detail::receive_result_awaiter>{std::move(operation)};
 }
 
 }  // namespace chorale

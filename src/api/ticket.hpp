@@ -138,7 +138,7 @@ class [[nodiscard]] started {
  private:
   friend class ticket;
   friend class started_receive;
-  template <class Operation>
+  template <class Operation, class Awaiter>
   friend class as_result_of;
   started(detail::call_place&& place, in_flight* op) noexcept : place_{std::move(place)}, op_{op} {}
   template <class Awaiter>
@@ -168,13 +168,17 @@ class [[nodiscard]] ticket {
     return {std::move(place), op};
   }
   [[nodiscard]] detail::operation_awaiter operator co_await() && noexcept {
-    return {std::move(usable()), nullptr};
+    return awaiter<detail::operation_awaiter>();
   }
 
  private:
   friend class receive_ticket;
-  template <class Operation>
+  template <class Operation, class Awaiter>
   friend class as_result_of;
+  template <class Awaiter>
+  Awaiter awaiter() noexcept {
+    return Awaiter{std::move(usable()), nullptr};
+  }
   /// The place, to be moved from.
   detail::call_place& usable() noexcept {
     if (!place_.inside && !place_.refused)
@@ -184,16 +188,11 @@ class [[nodiscard]] ticket {
   detail::call_place place_;
 };
 
-template <class Operation>
+template <class Operation, class Awaiter = detail::result_awaiter>
 class [[nodiscard]] as_result_of {
  public:
   explicit as_result_of(Operation operation) noexcept : operation_{std::move(operation)} {}
-  [[nodiscard]] detail::result_awaiter operator co_await() && noexcept {
-    if constexpr (std::is_same_v<Operation, ticket>)
-      return {std::move(operation_.usable()), nullptr};
-    else
-      return operation_.template awaiter<detail::result_awaiter>();
-  }
+  [[nodiscard]] Awaiter operator co_await() && noexcept { return operation_.template awaiter<Awaiter>(); }
 
  private:
   Operation operation_;
