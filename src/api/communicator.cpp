@@ -30,7 +30,7 @@ result<selection_settings> settings_from(const communicator_options& options) {
   return settings;
 }
 
-/// While use_gpu runs.
+/// From the call of use_gpu until its task has ended, or is destroyed.
 class gpu_making {
  public:
   explicit gpu_making(std::shared_ptr<epoch> of) noexcept : of_{std::move(of)} {
@@ -39,10 +39,37 @@ class gpu_making {
   gpu_making(const gpu_making&) = delete;
   gpu_making& operator=(const gpu_making&) = delete;
   ~gpu_making() { of_->gpu_in_the_making = false; }
+  [[nodiscard]] epoch& of() const noexcept { return *of_; }
 
  private:
   std::shared_ptr<epoch> of_;
 };
+
+error refusal_of_a_gpu(const epoch& current, bool child) {
+  if (forked()) return error{errc::forked};
+  if (child)
+    return error{errc::unsupported,
+                 "a communicator made by split has no GPU operations yet; use the GPU of the one it was "
+                 "split from"};
+  if (current.gpu)
+    return error{errc::invalid_state, "this epoch has its GPU already; one per communicator and process"};
+  if (current.windows_in_the_making != 0)
+    return error{errc::invalid_state,
+                 "use_gpu while a window is being created; await one, then call the other"};
+  if (current.gpu_in_the_making)
+    return error{errc::invalid_state, "use_gpu twice at a time; one per communicator and process"};
+  return {};
+}
+
+task<void> make_gpu(std::unique_ptr<gpu_making> making, error refused, int ordinal) {
+  if (refused) throw failure{std::move(refused)};
+  epoch& current = making->of();
+  task<result<std::unique_ptr<gpu_side>>> creating = gpu_side::create(current.members, ordinal);
+  auto made = co_await std::move(creating);
+  if (!made) throw failure{std::move(made).error()};
+  current.gpu = *std::move(made);
+  current.inside->abort_with(current.gpu.get());
+}
 
 /// A rank that has memory of this one mapped.
 struct sharer {
@@ -151,25 +178,11 @@ lane communicator::lane_for(std::uint64_t key) {
   return {current_->inside.get(), *opened};
 }
 
+// The call takes its place here, as that of create_window does, not where it is awaited.
 task<void> communicator::use_gpu(int ordinal) {
-  if (child_)
-    throw failure{error{errc::unsupported,
-                        "a communicator made by split has no GPU operations yet; use the GPU "
-                        "of the one it was split from"}};
-  if (current_->gpu)
-    throw failure{
-        error{errc::invalid_state, "this epoch has its GPU already; one per communicator and process"}};
-  if (current_->windows_in_the_making != 0)
-    throw failure{error{errc::invalid_state,
-                        "use_gpu while a window is being created; await one, then call the other"}};
-  if (current_->gpu_in_the_making)
-    throw failure{error{errc::invalid_state, "use_gpu twice at a time; one per communicator and process"}};
-  const gpu_making now{current_};
-  task<result<std::unique_ptr<gpu_side>>> making = gpu_side::create(current_->members, ordinal);
-  auto made = co_await std::move(making);
-  if (!made) throw failure{std::move(made).error()};
-  current_->gpu = *std::move(made);
-  current_->inside->abort_with(current_->gpu.get());
+  error why = refusal_of_a_gpu(*current_, child_ != nullptr);
+  auto making = why ? nullptr : std::make_unique<gpu_making>(current_);
+  return make_gpu(std::move(making), std::move(why), ordinal);
 }
 
 gpu_call communicator::on_gpu(on stream, deadline limit) const {
