@@ -135,10 +135,6 @@ task<void> sleepers(communicator& comm) {
   auto w = co_await comm.create_window(64);
   co_await comm.barrier();
   const auto before = here.loop->statistics().sleeps;
-  if (comm.rank() == 0) {  // long enough for the other to have nothing left to do
-    task<void> pause = sleep_for(20ms);
-    co_await std::move(pause);
-  }
   for (std::uint64_t step = 1; step <= 200; ++step) {
     if (comm.rank() == 0) co_await w.signal(1, 0);
     if (comm.rank() <= 1) co_await w.wait(0, step, deadline{20s});
