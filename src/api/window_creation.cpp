@@ -144,7 +144,7 @@ class window_maker {
 
   /// A reset takes the sockets along.
   void stay() const {
-    if (inside().closed()) throw failure{error{errc::revoked, inside().cause().message()}};
+    if (inside().closed()) throw failure{error{errc::revoked, inside().cause().summary()}};
   }
 
   void map(rank_t member) {
